@@ -1,0 +1,17 @@
+"""What several test files share."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of shared data: $VOICESEQ_SHARED, else ../shared beside the repository; without it the test skips."""
+    folder = Path(os.environ.get("VOICESEQ_SHARED") or ROOT.parent / "shared")
+    if not folder.is_dir():
+        pytest.skip(f"no shared data at {folder}: set VOICESEQ_SHARED to the folder that holds it")
+    return folder

@@ -1,0 +1,285 @@
+"""Opening a bundle: find it, distrust it, check it, and hand out what it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import importlib.resources
+import json
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from voiceseq import __version__
+from voiceseq.bundles.stores import (
+    CARD,
+    FORMAT,
+    FORMAT_VERSION,
+    MANIFEST,
+    SEAL,
+    VOCABULARIES,
+    WEIGHTS,
+    FileEntry,
+    Store,
+    check_file,
+    chunks,
+    open_store,
+    seal,
+    unsafe,
+)
+from voiceseq.errors import BundleError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+MAX_MANIFEST = 16 << 20  # bytes of bundle.json
+
+Module = TypeVar("Module", bound="nn.Module")
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """An opened bundle. Settings are plain JSON; ``weights``, ``vocabularies`` and ``card`` are read when asked for."""
+
+    path: Path
+    kind: str
+    name: str | None
+    config: dict[str, Any]
+    front_end: dict[str, Any] | None
+    decoding: dict[str, Any]
+    metrics: dict[str, Any]
+    training: dict[str, Any]  # "data": the corpora with their licences; the rest is free
+    licence: str | None
+    extra: dict[str, Any]
+    storage: dict[str, Any]  # how the weights are stored: their dtype, and which names share one tensor
+    voiceseq_version: str
+    format_version: int
+    files: dict[str, FileEntry]
+    store: Store = dataclasses.field(repr=False, compare=False)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a listed file, checked once more. Raises BundleError."""
+        if name not in self.files:
+            raise BundleError(f"{self.path} holds no file {name!r}; it holds {', '.join(self.files)}")
+        data = b"".join(chunks(self.store, name, self.files[name].size))
+        if hashlib.sha256(data).hexdigest() != self.files[name].sha256:
+            raise BundleError(f"{self.path}: {name} changed after the bundle was opened: open it again")
+        return data
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """The tensors by name, in the dtype in which they are stored."""
+        return self.read_weights()
+
+    @cached_property
+    def vocabularies(self) -> dict[str, Any]:
+        """What was given to ``save_bundle`` as ``vocabularies``, by name."""
+        names = [name for name in self.files if name.startswith(VOCABULARIES)]
+        values = [parse(self.read(name), f"{self.path}: {name}") for name in names]
+        return {n.removeprefix(VOCABULARIES).removesuffix(".json"): v for n, v in zip(names, values, strict=True)}
+
+    @cached_property
+    def card(self) -> str:
+        """README.md, or nothing where there is none."""
+        return self.read(CARD).decode("utf-8", errors="replace") if CARD in self.files else ""
+
+    @cached_property
+    def tensors(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Name -> (dtype, shape) of every stored tensor, read from the file's header without torch."""
+        if WEIGHTS not in self.files:
+            return {}
+        data = self.read(WEIGHTS)
+        header = parse(data[8 : 8 + int.from_bytes(data[:8], "little")], f"{self.path}: {WEIGHTS}")
+        try:
+            return {n: (e["dtype"], tuple(e["shape"])) for n, e in header.items() if n != "__metadata__"}
+        except (AttributeError, KeyError, TypeError) as error:
+            raise BundleError(f"{self.path}: {WEIGHTS} is not a whole safetensors file ({error!r})") from error
+
+    def read_weights(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+        """A fresh copy of the tensors; ``dtype`` converts the floating point ones (``torch.float32`` after float16)."""
+        if WEIGHTS not in self.files:
+            return {}
+        import safetensors
+        import safetensors.torch
+
+        try:
+            tensors = safetensors.torch.load(self.read(WEIGHTS))
+            if dtype is not None:
+                tensors = {name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()}
+            return tensors | {name: tensors[twin] for name, twin in self.storage.get("tied", {}).items()}
+        except (safetensors.SafetensorError, ValueError, KeyError, AttributeError) as error:
+            raise BundleError(f"{self.path}: {WEIGHTS} is not a whole safetensors file ({error})") from error
+
+    def fill(self, module: Module) -> Module:
+        """Copy the weights into ``module`` and return it in eval mode. Raises BundleError where the two do not fit."""
+        wanted, found = module.state_dict(), self.weights
+        wrong = [f"{name} is missing" for name in wanted if name not in found]
+        wrong += [f"{name} is not the network's" for name in found if name not in wanted]
+        shapes = [(n, tuple(found[n].shape), tuple(wanted[n].shape)) for n in found if n in wanted]
+        wrong += [f"{name} has shape {came}, not {want}" for name, came, want in shapes if came != want]
+        if wrong:
+            listed = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+            raise BundleError(f"{self.path}: {WEIGHTS} does not fit the {self.kind} network of its config: {listed}")
+        module.load_state_dict(found)
+        return module.eval()
+
+    def config_as(self, cls: type[Config]) -> Config:
+        """The model config as the dataclass ``cls``. Raises BundleError on unknown, missing or impossible settings."""
+        return build(cls, self.config, f"{self.path}: config")
+
+
+@dataclass(frozen=True)
+class BundleReport:
+    """What ``verify_bundle`` found: file -> its problem, and the files that the bundle does not list."""
+
+    bundle: Bundle
+    problems: dict[str, str]
+    unlisted: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def load_bundle(name_or_path: str | Path) -> Bundle:
+    """Open a shipped bundle by name, or a folder or ``.zip`` by path, and check all of it.
+
+    A bare word is first looked for among the shipped bundles; write ``./word`` for a folder of the same name.
+    Raises BundleError when there is none, when it is damaged or foreign, or when a newer voiceseq made it.
+    """
+    report = verify_bundle(name_or_path)
+    for problem in report.problems.values():
+        raise BundleError(f"{report.bundle.path}: {problem}")
+    return report.bundle
+
+
+def verify_bundle(name_or_path: str | Path) -> BundleReport:
+    """Check every file and name all that is wrong. Raises BundleError when not even ``bundle.json`` can be trusted."""
+    store = open_store(locate(name_or_path))
+    bundle = from_manifest(store)
+    found = {name: check_file(store, name, entry) for name, entry in bundle.files.items()}
+    unlisted = sorted(set(store.names()) - {*bundle.files, MANIFEST, SEAL})
+    return BundleReport(bundle, {name: problem for name, problem in found.items() if problem}, tuple(unlisted))
+
+
+def shipped_bundles() -> dict[str, Path]:
+    """Name -> path of the bundles inside the installed package."""
+    try:
+        folder = Path(str(importlib.resources.files("voiceseq.data"))) / "bundles"
+    except ModuleNotFoundError:  # a source tree that is not installed
+        return {}
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {p.name.removesuffix(".zip"): p for p in found if p.suffix == ".zip" or (p / MANIFEST).is_file()}
+
+
+def locate(name_or_path: str | Path) -> Path:
+    """The path of a shipped name or of a path that exists. Raises BundleError with the nearest names."""
+    shipped = shipped_bundles()
+    if isinstance(name_or_path, str) and name_or_path in shipped:
+        return shipped[name_or_path]
+    name = str(name_or_path)
+    try:
+        path = Path(name_or_path).expanduser()
+        if name and path.exists():
+            return path.resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # a name that no file can have
+        raise BundleError(f"no bundle can be called {name[:80]!r} ({error})") from error
+    raise BundleError(missing(name, path, list(shipped)))
+
+
+def missing(name: str, path: Path, shipped: list[str]) -> str:
+    aside = [p for p in path.parent.glob(".*.previous") if p.name.startswith(f".{path.name}.")]
+    if aside:
+        return f"no bundle at {name!r}, but an interrupted save kept the one before: rename {aside[-1]} back to it"
+    if "/" in name or "\\" in name or name.endswith(".zip"):
+        return f"no bundle at {name!r}: there is no such file or folder; check the path"
+    near = difflib.get_close_matches(name, shipped, n=1)
+    guess = f"; did you mean {near[0]!r}?" if near else ""
+    listed = ", ".join(shipped) or "none in this installation"
+    return f"no bundle {name!r}: neither shipped with voiceseq nor a path{guess} (shipped: {listed})"
+
+
+def from_manifest(store: Store) -> Bundle:
+    """Read ``bundle.json``, check its seal and its version, and lay the settings out."""
+    raw = b"".join(chunks(store, MANIFEST, MAX_MANIFEST))
+    manifest = parse(raw, f"{store.path}: {MANIFEST}")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise BundleError(f"{store.path} is not a bundle: its {MANIFEST} does not say format {FORMAT!r}")
+    check_version(manifest, store.path)
+    if SEAL not in store.names() or b"".join(chunks(store, SEAL, 1024)) != seal(raw):
+        raise BundleError(f"{store.path}: {MANIFEST} does not match {SEAL}; it is damaged or edited: get it again")
+    try:
+        settings = {f.name: manifest[f.name] for f in dataclasses.fields(Bundle) if f.name in manifest}
+        settings["files"] = {n: FileEntry(str(e["sha256"]), int(e["size"])) for n, e in manifest["files"].items()}
+        bundle = Bundle(path=store.path, store=store, **settings)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BundleError(f"{store.path}: {MANIFEST} lacks or garbles a setting ({error!r})") from error
+    check_types(bundle)
+    return bundle
+
+
+def check_version(manifest: Mapping[str, Any], path: Path) -> None:
+    version = manifest.get("format_version")
+    if not isinstance(version, int) or version < 1:
+        raise BundleError(f"{path}: {MANIFEST} says format version {version!r}; 1 to {FORMAT_VERSION} was wanted")
+    if version > FORMAT_VERSION:
+        raise BundleError(
+            f"{path} was made by voiceseq {manifest.get('voiceseq_version', '?')} in bundle format {version}; "
+            f"this is voiceseq {__version__}, which reads format {FORMAT_VERSION}: update with pip install -U voiceseq"
+        )
+
+
+def check_types(bundle: Bundle) -> None:
+    """A stranger's manifest may hold anything: settle names and types here, so that nothing later stumbles."""
+    wanted = {"kind": str, "config": dict, "decoding": dict, "metrics": dict, "training": dict}
+    wanted |= {"extra": dict, "storage": dict, "voiceseq_version": str}
+    for name, kind in wanted.items():
+        if not isinstance(getattr(bundle, name), kind):
+            raise BundleError(f"{bundle.path}: {MANIFEST} says {name} = {getattr(bundle, name)!r}; {kind} was wanted")
+    for name in bundle.files:
+        if reason := unsafe(name):
+            raise BundleError(f"{bundle.path}: {MANIFEST} lists {name!r}, {reason}; do not trust this bundle")
+
+
+def parse(raw: bytes, name: str) -> Any:
+    """JSON, with a BundleError that names the file."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON number")
+
+    try:
+        return json.loads(raw.decode("utf-8"), parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{name} is not valid JSON ({error}); it is damaged: get the bundle again") from error
+
+
+def build(cls: type[Config], settings: Any, name: str) -> Config:
+    """A dataclass from plain JSON: lists become tuples where the field is one, nested settings their own dataclass."""
+    if not isinstance(settings, dict):
+        raise BundleError(f"{name} is {settings!r}; settings by name were wanted")
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    required = {f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING}
+    wrong = [f"unknown {key!r}" for key in settings.keys() - {f.name for f in fields}]
+    wrong += [f"missing {key!r}" for key in required - settings.keys()]
+    if wrong:
+        raise BundleError(f"{name} does not describe a {cls.__name__}: {', '.join(sorted(wrong))}; update voiceseq?")
+    hints = typing.get_type_hints(cls)
+    try:
+        return cls(**{key: revive(hints[key], value, f"{name}.{key}") for key, value in settings.items()})
+    except (TypeError, ValueError) as error:
+        raise BundleError(f"{name} does not describe a {cls.__name__}: {error}") from error
+
+
+def revive(hint: Any, value: Any, name: str) -> Any:
+    nested = [h for h in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(h)]
+    if nested and isinstance(value, dict):
+        return build(typing.cast("type[Any]", nested[0]), value, name)
+    if isinstance(value, list) and any(typing.get_origin(h) is tuple for h in (hint, *typing.get_args(hint))):
+        return tuple(value)
+    return value

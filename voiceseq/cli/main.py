@@ -1,0 +1,173 @@
+"""``voiceseq COMMAND``: finds the command, runs it, and turns whatever happens into an exit code.
+
+0 done, 1 some input failed, 2 wrong usage, 130 stopped by Ctrl-C, 141 nobody reads the output any more.
+A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, imported only when it is asked for.
+"""
+
+import argparse
+import contextlib
+import difflib
+import importlib
+import io
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+
+from voiceseq import __version__
+from voiceseq.cli.options import add_verbose
+from voiceseq.errors import ConfigError, VoiceseqError
+
+
+@dataclass(frozen=True)
+class Command:
+    """A row of the table: ``bundle`` is used when no --model is given; ``raw`` passes the words on as ``overrides``."""
+
+    module: str
+    help: str
+    example: str
+    bundle: str | None = None
+    raw: bool = False
+
+
+COMMANDS = {
+    "train": Command(
+        "voiceseq.cli.train",
+        "train a model and leave a bundle",
+        "voiceseq train experiment=shakespeare",
+        raw=True,
+    ),
+    "generate": Command(
+        "voiceseq.cli.generate",
+        "write on from a beginning, character by character",
+        'voiceseq generate "ROMEO:"',
+        bundle="shakespeare",
+    ),
+    "bundle": Command(
+        "voiceseq.cli.bundle",
+        "show, verify or export a bundle",
+        "voiceseq bundle show shakespeare",
+    ),
+    "tasks": Command(
+        "voiceseq.cli.tasks",
+        "list what voiceseq can do, each with an example",
+        "voiceseq tasks",
+    ),
+    "doctor": Command(
+        "voiceseq.cli.doctor",
+        "tell what works on this machine: packages, accelerators, audio, codecs",
+        "voiceseq doctor",
+    ),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    speak_utf8()
+    verbose = "-v" in words or "--verbose" in words
+    try:
+        code = dispatch(words)
+        sys.stdout.flush()
+        return code
+    except SystemExit as stop:  # argparse: --help, or wrong usage
+        return exit_code(stop)
+    except KeyboardInterrupt:
+        print("voiceseq: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        mute_stdout()
+        return 141
+    except Exception as error:
+        return report(error, verbose)
+
+
+def dispatch(words: list[str]) -> int:
+    place = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
+    top = top_parser()
+    top.parse_args(words[:place])  # --help and --version end here
+    if place == len(words):
+        top.print_help(sys.stderr)
+        return 2
+    name, rest = words[place], words[place + 1 :]
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        top.error(f"no command {name!r}{f'; did you mean {near[0]!r}?' if near else ''} (voiceseq --help lists all)")
+    command = COMMANDS[name]
+    module = importlib.import_module(command.module)
+    if command.raw:
+        overrides = [word for word in rest if word not in ("-v", "--verbose")]
+        return int(module.run(argparse.Namespace(overrides=overrides)))
+    parser = command_parser(name, command)
+    module.add_arguments(parser)
+    return int(module.run(parser.parse_args(rest)))
+
+
+def top_parser() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    listed = "\n".join(f"  {name.ljust(width)}  {command.help}" for name, command in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="voiceseq",
+        usage="voiceseq [-h] [--version] [-v] COMMAND ...",
+        description="Wake words, transcription and sequence models on your own machine.",
+        epilog=f"commands:\n{listed}\n\nexample: voiceseq tasks\n`voiceseq COMMAND --help` tells more about each.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"voiceseq {__version__}")
+    add_verbose(parser)
+    return parser
+
+
+def command_parser(name: str, command: Command) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"voiceseq {name}",
+        description=command.help[0].upper() + command.help[1:] + ".",
+        epilog=f"example: {command.example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        conflict_handler="resolve",
+    )
+    add_verbose(parser)
+    return parser
+
+
+def report(error: Exception, verbose: bool) -> int:
+    """One line on stderr, after the traceback where it was asked for; the code of a usage or an input error."""
+    if verbose:
+        traceback.print_exception(error)
+    lines = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
+    if isinstance(error, VoiceseqError):
+        print(f"voiceseq: error: {lines}", file=sys.stderr)
+    else:
+        again = "" if verbose else "; run again with -v for the details"
+        print(f"voiceseq: error: unexpected {type(error).__name__}: {lines}{again}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # a full disk, or a reader that is gone
+        mute_stdout()
+    return 2 if isinstance(error, ConfigError) else 1
+
+
+def exit_code(stop: SystemExit) -> int:
+    if stop.code is None or isinstance(stop.code, int):
+        return stop.code or 0
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+def speak_utf8() -> None:
+    """UTF-8 whatever the locale says; what has no UTF-8 form is escaped on the way out and replaced on the way in."""
+    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+def mute_stdout() -> None:
+    """Send what is still buffered nowhere, so that Python's own last flush stays quiet."""
+    with contextlib.suppress(OSError, ValueError):  # not a real file under test
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

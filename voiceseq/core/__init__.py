@@ -1,0 +1,1 @@
+"""The sequence core: tensors in, tensors out. It knows nothing of sound, text, Lightning or Hydra."""

@@ -1,0 +1,140 @@
+"""A stream through an encoder: chunks of frames with a bounded past and a little future.
+
+Every block waits until a chunk of its input is complete, and ``lookahead`` more frames have come; then the frames of the
+chunk look at their own chunk, at ``left_chunks`` before it and at those ``lookahead`` frames. That is what ``chunk_mask``
+says, applied in every block, so the weights of an encoder trained with that mask are the ones that stream, and the
+outputs are the same.
+
+The price of exactness: a block's look-ahead wants frames that the block below has finished, so the waits add up,
+block by block, in whole chunks (``StreamingEncoder.lookahead``). With ``lookahead=0`` only one chunk is ever waited for.
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from voiceseq.core.conformer import ConformerBlock
+from voiceseq.core.masks import chunk_mask
+from voiceseq.core.transformer import AttentionBlock, Encoder, check_piece
+from voiceseq.errors import ConfigError, InputError
+
+StreamState = tuple[Any, ...]
+"""``(seen, blocks)``: ``seen (batch,)`` counts the valid frames of each row; a block's state is a ``BlockState``."""
+
+BlockState = tuple[Tensor, Tensor, Tensor, Tensor, tuple[Tensor, ...]]
+"""``(start, waiting, keys, values, context)``.
+
+``waiting (batch, frames, size)`` has not been answered yet and begins a chunk, at position ``start (batch,)``; ``keys``
+and ``values (batch, head, time, head_size)`` are of the chunks before it that can still be seen and of the waiting
+frames; ``context`` is what the block's causal convolution keeps.
+"""
+
+
+class StreamingEncoder(nn.Module):
+    """Run ``encoder`` (a ``TransformerEncoder``, or a causal ``ConformerEncoder``) on a stream.
+
+    Outputs come in whole chunks: a piece of input gives none, one or several. The state does not grow.
+    Raises ``ConfigError`` for settings that cannot be, and for a convolution that sees the future.
+    """
+
+    def __init__(self, encoder: Encoder, chunk: int, left_chunks: int, lookahead: int = 0) -> None:
+        super().__init__()
+        for name, value, least in (("chunk", chunk, 1), ("left_chunks", left_chunks, 0), ("lookahead", lookahead, 0)):
+            if value < least:
+                raise ConfigError(f"{name} is {value}; at least {least} was wanted")
+        if any(isinstance(block, ConformerBlock) and not block.convolution.causal for block in encoder.blocks):
+            raise ConfigError("this conformer's convolution sees the future; to stream it, build it with causal=True")
+        self.encoder = encoder
+        self.chunk, self.left_chunks, self.block_lookahead = chunk, left_chunks, lookahead
+
+    @property
+    def lookahead(self) -> int:
+        """How many frames after a frame must have come before it is answered, at most (for the first of a chunk).
+
+        The rest of its chunk; for every block but the first a look-ahead rounded up to whole chunks, since that is how
+        the block below answers; and the look-ahead of the first block.
+        """
+        in_chunks = -(-self.block_lookahead // self.chunk) * self.chunk
+        return self.chunk - 1 + (len(self.encoder.blocks) - 1) * in_chunks + self.block_lookahead
+
+    def whole(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """The same outputs for a whole utterance at once, ``(batch, time, size)``: for training."""
+        mask = chunk_mask(frames.shape[1], self.chunk, self.left_chunks, self.block_lookahead, frames.device)
+        return self.encoder(frames, lengths, mask)
+
+    def forward(
+        self, frames: Tensor, state: StreamState | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, StreamState]:
+        """``frames (batch, time, size)`` -> the outputs that are ready, ``(batch, 0 or more, size)``, and the state.
+
+        ``lengths (batch,)`` says how many of these frames are a row's own; a row with fewer than all of them has
+        ended, gives zeros from there on, and has 0 in the pieces after. Raises ``InputError`` for wrong shapes or
+        lengths, NaN or infinite values, and frames after the end of a row.
+        """
+        lengths = check_piece(frames, lengths, self.encoder.size, state is not None)
+        seen, blocks = self._start(frames) if state is None else state
+        came = blocks[0][0] + blocks[0][1].shape[1]
+        if state is not None and bool(((seen < came) & (lengths > 0)).any()):
+            row = int(((seen < came) & (lengths > 0)).int().argmax())
+            raise InputError(
+                f"row {row} goes on after its end at frame {int(seen[row])}; give it length 0 from there on"
+            )
+        positions = came[:, None] + torch.arange(frames.shape[1], device=frames.device)
+        return self._run(self.encoder.positions(frames, positions), (seen + lengths, blocks), last=False)
+
+    def flush(self, state: StreamState) -> Tensor:
+        """The outputs that were waiting for a future, ``(batch, 0 or more, size)``: the stream is over."""
+        waiting = state[1][0][1]
+        return self._run(waiting[:, :0], state, last=True)[0]
+
+    def _run(self, frames: Tensor, state: StreamState, last: bool) -> tuple[Tensor, StreamState]:
+        seen, kept = state
+        blocks = []
+        for block, block_state in zip(self.encoder.blocks, kept, strict=True):
+            answered_from = block_state[0]
+            frames, block_state = self._block(cast(AttentionBlock, block), frames, seen, block_state, last)
+            blocks.append(block_state)
+        valid = _positions(answered_from, frames.shape[1]) < seen[:, None]
+        return self.encoder.norm(frames).masked_fill(~valid[..., None], 0.0), (seen, tuple(blocks))
+
+    def _block(
+        self, block: AttentionBlock, frames: Tensor, seen: Tensor, state: BlockState, last: bool
+    ) -> tuple[Tensor, BlockState]:
+        """Take new frames in, answer the chunks whose look-ahead has come (``last``: all), forget what none will see."""
+        start, waiting, keys, values, context = state
+        past = keys.shape[2] - waiting.shape[1]
+        at = _positions(start + waiting.shape[1], frames.shape[1])
+        frames = block.before(frames)
+        normed = block.around_attention.enter(frames)
+        new_keys, new_values = block.attention.keys_values(normed, normed, at)
+        keys, values = torch.cat((keys, new_keys), 2), torch.cat((values, new_values), 2)
+        waiting = torch.cat((waiting, frames), 1)
+
+        whole = max(0, waiting.shape[1] - self.block_lookahead) // self.chunk * self.chunk
+        ready = waiting.shape[1] if last else whole
+        outputs = waiting[:, :0]
+        if ready:
+            at = _positions(start - past, keys.shape[2])
+            valid = at < seen[:, None]
+            mask = chunk_mask(keys.shape[2], self.chunk, self.left_chunks, self.block_lookahead, keys.device)
+            mask = mask[past : past + ready] & valid[:, None]
+            asked, answer_at = waiting[:, :ready], slice(past, past + ready)
+            normed = block.around_attention.enter(asked)
+            attended, _ = block.attention.attend(normed, (keys, values), mask, at[:, answer_at], at)
+            outputs, context = block.after(asked, attended, valid[:, answer_at], context)
+        forget = max(0, past + ready - self.left_chunks * self.chunk)
+        return outputs, (start + ready, waiting[:, ready:], keys[:, :, forget:], values[:, :, forget:], context)
+
+    def _start(self, frames: Tensor) -> StreamState:
+        none = frames[:, :0]
+        zero = torch.zeros(frames.shape[0], dtype=torch.long, device=frames.device)
+        blocks = (cast(AttentionBlock, block) for block in self.encoder.blocks)
+        return zero, tuple(
+            (zero, none, *block.attention.keys_values(none, none), block.start(none)) for block in blocks
+        )
+
+
+def _positions(start: Tensor, count: int) -> Tensor:
+    """``(batch, count)``: start, start + 1, ..."""
+    return start[:, None] + torch.arange(count, device=start.device)

@@ -1,0 +1,86 @@
+"""Training a language model on a text: characters or words, one stream, windows of it."""
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from voiceseq.core.losses import cross_entropy
+from voiceseq.datasets.batching import training_loader
+from voiceseq.datasets.windows import Windows, stream_pieces
+from voiceseq.models.language import LanguageConfig, LanguageNetwork
+from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
+from voiceseq.text.files import read_text
+from voiceseq.text.vocabulary import Vocabulary
+
+
+class TextData(pl.LightningDataModule):
+    """``train`` and ``validation`` are text files; without ``validation`` the last tenth of ``train`` serves."""
+
+    def __init__(
+        self,
+        train: str,
+        validation: str | None = None,
+        level: str = "character",
+        window: int = 256,
+        batch: int = 32,
+        steps_per_epoch: int = 200,
+        seed: int = 1,
+        overfit: bool = False,
+        licence: str = "unknown",
+    ) -> None:
+        super().__init__()
+        text = read_text(train)
+        cut = len(text) if validation else int(0.9 * len(text))
+        self.vocabulary = Vocabulary.from_text(text[:cut], level=level, specials=("unknown",))
+        self.windows = Windows(self._encode(text[:cut]), window, batch, seed)
+        self.held_out = self._encode(read_text(validation) if validation else text[cut:])
+        self.steps_per_epoch, self.overfit = steps_per_epoch, overfit
+        self.sources = [{"name": Path(train).name, "licence": licence}]
+
+    def _encode(self, text: str) -> Tensor:
+        return torch.tensor(self.vocabulary.encode(text))
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        rank, world = self.trainer.global_rank, self.trainer.world_size  # type: ignore[union-attr]
+        make = partial(self.windows, rank=rank, world=world)
+        return training_loader(make, self.steps_per_epoch, overfit=self.overfit)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        # the state is carried from piece to piece, so every process reads the whole stream
+        return DataLoader(stream_pieces(self.held_out, self.windows.size, 32), batch_size=None)  # type: ignore[arg-type]
+
+
+class LanguageTask(SequenceTask):
+    """Cross entropy of the next symbol; on validation the state is carried through the whole text."""
+
+    def __init__(self, model: LanguageConfig, optimiser: OptimiserConfig, data: TextData) -> None:
+        super().__init__(optimiser)
+        self.network = LanguageNetwork(dataclasses.replace(model, vocabulary=len(data.vocabulary)))
+        self.vocabulary, self.sources = data.vocabulary, data.sources
+        self.carried: Any = None
+
+    def loss(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int, dict[str, float]]:
+        inputs, targets = batch
+        logits, state = self.network(inputs, None if self.training else self.carried)
+        if not self.training and self.network.endless:
+            self.carried = state
+        return cross_entropy(logits.float(), targets), targets.numel(), {}
+
+    def on_validation_epoch_start(self) -> None:
+        self.carried = None
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        if self.carried is not None and len(batch[0]) != self.rows:
+            self.carried = None  # the short last row starts afresh
+        self.rows = len(batch[0])
+        super().validation_step(batch, batch_idx)
+
+    def parts(self) -> BundleParts:
+        config = dataclasses.asdict(self.network.config)
+        return BundleParts("language-model", config, {"symbols": self.vocabulary.to_json()}, training_data=self.sources)
