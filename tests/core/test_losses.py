@@ -254,8 +254,8 @@ PAD, MASK, BOS = 0, 1, 2
 
 def test_masking_is_80_10_10_of_the_ordinary_tokens():
     vocabulary = 103
-    tokens = random_tokens(vocabulary, 200, 300)
-    lengths = random_tokens(300, 200, seed=1) + 1
+    tokens = random_tokens(vocabulary, 800, 300)
+    lengths = random_tokens(300, 800, seed=1) + 1
     masked, chosen = mask_tokens(
         tokens, lengths, vocabulary, MASK, {PAD, BOS}, generator=torch.Generator().manual_seed(0)
     )

@@ -122,11 +122,14 @@ def pack_weights(weights: Mapping[str, Tensor], dtype: torch.dtype | None) -> tu
     """The safetensors bytes and the note of how they were stored."""
     import safetensors
     import safetensors.torch
+    import torch
 
     tensors: dict[str, Tensor] = {}
     tied: dict[str, str] = {}
     seen: dict[tuple[Any, ...], str] = {}
     for name, tensor in weights.items():
+        if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.is_meta:
+            raise BundleError(f"the weight {name} cannot be stored: {type(tensor)} came, a dense tensor was wanted")
         place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         if tensor.numel() and place in seen:
             tied[name] = seen[place]
@@ -168,8 +171,8 @@ def contents(manifest: Mapping[str, Any], parts: Mapping[str, Opener]) -> dict[s
     """``bundle.json`` with the table of contents, and its seal."""
     entries = {}
     for name, source in parts.items():
-        if reason := unsafe(name):
-            raise BundleError(f"a bundle cannot hold {name!r}, {reason}: choose another name")
+        if fault := unsafe(name):
+            raise BundleError(f"a bundle cannot hold {name!r}, {fault}: choose another name")
         try:
             with source() as file:
                 entries[name] = measure(file)
@@ -205,7 +208,7 @@ def replace(path: Path, parts: Mapping[str, Opener]) -> Path:
         sync_folder(path.parent)
     except OSError as error:
         raise BundleError(
-            f"the bundle {path} cannot be written: {error.strerror or error}; {free_space(path)}, "
+            f"the bundle {path} cannot be written: {reason(error)}; {free_space(path)}, "
             "and nothing was changed: make room or choose another folder"
         ) from error
     finally:
@@ -320,6 +323,10 @@ def remove(path: Path) -> None:
     else:
         with contextlib.suppress(OSError):
             path.unlink()
+
+
+def reason(error: OSError) -> str:
+    return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
 
 
 def free_space(path: Path) -> str:

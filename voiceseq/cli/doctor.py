@@ -16,6 +16,8 @@ from voiceseq import __version__
 from voiceseq.bundles import shipped_bundles
 from voiceseq.cli.options import add_json, print_json, print_table
 
+REQUIRED = ("python", "packages", "torch", "torchaudio", "codecs")
+
 Section = tuple[dict[str, Any], list[str]]  # facts, and advice on what is wrong
 
 
@@ -33,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         except Exception as error:  # the doctor must outlive whatever the machine has in store
             facts[name], found = {"error": f"{type(error).__name__}: {error}"}, [f"{name} does not work: {error}"]
         advice += found
-    healthy = not facts["packages"].get("missing") and not any("error" in section for section in facts.values())
+    healthy = not facts["packages"].get("missing") and not any("error" in facts[name] for name in REQUIRED)
     if args.json:
         print_json({**facts, "advice": advice, "healthy": healthy})
     else:

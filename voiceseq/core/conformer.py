@@ -1,8 +1,8 @@
 """Conformer: a transformer encoder that also listens locally, with a convolution inside every block.
 
 Its norms are layer norms: each frame is normalised by itself, so that padding and batch mates change nothing, in
-training either (a batch norm would count them). With ``causal=True`` the convolution looks back only, its last frames go
-in and out as a tensor, and the encoder can stream (``voiceseq.core.streaming``).
+training either (a batch norm would count them). With ``causal=True`` the convolution looks back only, its last frames
+go in and out as a tensor, and the encoder can stream (``voiceseq.core.streaming``).
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class ConformerConvolution(nn.Module):
         self.mix = nn.Linear(size, size)
 
     def start(self, frames: Tensor) -> Tensor:
-        """The silence before the first of the ``frames``: ``(batch, kernel - 1, size)`` zeros (half of it if not causal)."""
+        """The silence before the first frame: ``(batch, kernel - 1, size)`` zeros, half as many if not causal."""
         before = self.kernel - 1 if self.causal else self.kernel // 2
         return frames.new_zeros(frames.shape[0], before, frames.shape[2])
 
@@ -61,8 +61,8 @@ class ConformerConvolution(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """``frames (batch, time, size)``, ``valid (batch, time)`` -> the same shape as frames, and the context.
 
-        ``context (batch, kernel - 1, size)`` is what the causal convolution saw last; pass it on to the next piece.
-        Only a causal one can go on; another raises ``InputError``.
+        ``context (batch, kernel - 1, size)`` is what a causal convolution saw last; pass it on with the next piece.
+        One that sees the future cannot go on and raises ``InputError``.
         """
         if context is not None and not self.causal:
             raise InputError("a context came for a convolution that sees the future: build it with causal=True")

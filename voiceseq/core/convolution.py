@@ -5,11 +5,11 @@ Output t of a causal convolution with stride s stands at frame ``t * s`` and see
 explicit left context: the last frames that a coming output will need, together with those that no output has used yet,
 so that the cut into chunks does not matter; a chunk too short for an output gives ``(batch, 0, feature)``.
 
-Ragged rows: outputs past a row's own are zero. The state that comes back continues the rows that are full; a row shorter
-than its chunk has ended there.
+Ragged rows: outputs past a row's own are zero. The state that comes back continues the rows that are full; a row that
+is shorter than its chunk has ended there.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from voiceseq.core.masks import check_frames, lengths_mask
 from voiceseq.errors import InputError
 
+Lengths = TypeVar("Lengths", int, Tensor)
 State = tuple[Tensor, ...]
 """One left context ``(batch, frames, ...)`` per convolution."""
 
@@ -24,8 +25,8 @@ State = tuple[Tensor, ...]
 FACTORS = {2: 1, 4: 2, 8: 3}
 
 
-def strided_lengths(lengths: Tensor, stride: int) -> Tensor:
-    """How many outputs a causal convolution has for ``lengths (batch,)`` frames: ``ceil(lengths / stride)``."""
+def strided_lengths(lengths: Lengths, stride: int) -> Lengths:
+    """How many outputs a causal convolution has for a number (or tensor) of frames: ``ceil(lengths / stride)``."""
     return (lengths + stride - 1) // stride
 
 
@@ -37,10 +38,10 @@ class _Window:
         # A stride longer than the span steps over frames: as context they are counted, too.
         self.context = max(span, stride) - 1
 
-    def count(self, frames: Any, context: Tensor | None) -> Any:
-        """How many outputs so many further frames (a number or a tensor of them) complete."""
-        kept = self.context if context is None else context.shape[1]
-        return (frames + kept - self.context + self.stride - 1) // self.stride
+    def count(self, frames: Lengths, context: Tensor | None) -> Lengths:
+        """How many outputs so many further frames complete."""
+        used = 0 if context is None else self.context - context.shape[1]
+        return strided_lengths(frames - used, self.stride)
 
     def cut(self, frames: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
         """``(batch, time, ...)`` and the old context -> what the convolution sees now, and the new context."""
@@ -83,7 +84,7 @@ class CausalConvolution(nn.Module):
         return self.window.span - 1
 
     def output_lengths(self, lengths: Tensor, state: State | None = None) -> Tensor:
-        """Outputs ``(batch,)`` of whole sequences, ``ceil(lengths / stride)``, or of the chunk that follows ``state``."""
+        """Outputs ``(batch,)`` of whole sequences, ``ceil(lengths / stride)``, or of the chunk after ``state``."""
         return self.window.count(lengths, state[0] if state else None)
 
     def forward(
@@ -151,7 +152,7 @@ class Subsample(nn.Module):
         return 2 * (self.factor - 1)
 
     def output_lengths(self, lengths: Tensor, state: State | None = None) -> Tensor:
-        """Outputs ``(batch,)`` of whole sequences, ``ceil(lengths / factor)``, or of the chunk that follows ``state``."""
+        """Outputs ``(batch,)`` of whole sequences, ``ceil(lengths / factor)``, or of the chunk after ``state``."""
         for halving, context in self._with_contexts(state):
             lengths = halving.window.count(lengths, context)
         return lengths

@@ -57,6 +57,7 @@ class Recurrent(nn.Module):
         self.directions = 2 if bidirectional else 1
         self.output_size = hidden_size * self.directions
         self.fast = fast and CELLS[cell].fused
+        self.state_tensors = CELLS[cell].state_tensors
         sizes = [input_size] + [self.output_size] * (layers - 1)
         self.cells = nn.ModuleList(CELLS[cell](size, hidden_size) for size in sizes for _ in range(self.directions))
         self.norms = nn.ModuleList(nn.LayerNorm(self.output_size) for _ in sizes) if layer_norm else None
@@ -142,7 +143,7 @@ class Recurrent(nn.Module):
         if self.bidirectional:
             raise InputError("a state was given to a bidirectional network; it takes whole sequences: leave state out")
         one = (batch, self.hidden_size)
-        wanted = tuple((one, one) if cell.state_tensors == 2 else one for cell in self.cells)
+        wanted = ((one, one) if self.state_tensors == 2 else one,) * self.layers
         if _shapes(state) != wanted:
             raise InputError(
                 f"the state has shapes {_shapes(state)}; {wanted} was wanted: pass on what the last call returned"

@@ -1,12 +1,12 @@
 """A stream through an encoder: chunks of frames with a bounded past and a little future.
 
-Every block waits until a chunk of its input is complete, and ``lookahead`` more frames have come; then the frames of the
-chunk look at their own chunk, at ``left_chunks`` before it and at those ``lookahead`` frames. That is what ``chunk_mask``
-says, applied in every block, so the weights of an encoder trained with that mask are the ones that stream, and the
-outputs are the same.
+Every block waits until a chunk of its input is complete and ``lookahead`` more frames have come; then the frames of
+that chunk look at their own chunk, at ``left_chunks`` before it and at those ``lookahead`` frames. This is what
+``chunk_mask`` says, applied in every block, so an encoder trained with that mask streams with the same weights and
+gives the same outputs.
 
-The price of exactness: a block's look-ahead wants frames that the block below has finished, so the waits add up,
-block by block, in whole chunks (``StreamingEncoder.lookahead``). With ``lookahead=0`` only one chunk is ever waited for.
+The price of exactness: a block's look-ahead wants frames that the block below has finished, so the waits add up, block
+by block, in whole chunks (``StreamingEncoder.lookahead``). With ``lookahead=0`` only one chunk is ever waited for.
 """
 
 from typing import Any, cast
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from voiceseq.core.conformer import ConformerBlock
-from voiceseq.core.masks import chunk_mask
+from voiceseq.core.masks import _tracing, chunk_mask
 from voiceseq.core.transformer import AttentionBlock, Encoder, check_piece
 from voiceseq.errors import ConfigError, InputError
 
@@ -34,7 +34,8 @@ frames; ``context`` is what the block's causal convolution keeps.
 class StreamingEncoder(nn.Module):
     """Run ``encoder`` (a ``TransformerEncoder``, or a causal ``ConformerEncoder``) on a stream.
 
-    Outputs come in whole chunks: a piece of input gives none, one or several. The state does not grow.
+    Outputs come in whole chunks: a piece of input gives none, one or several. The state does not grow. A piece is
+    worked on at once, in a square of itself and the past, so cut a long recording into pieces of a few chunks.
     Raises ``ConfigError`` for settings that cannot be, and for a convolution that sees the future.
     """
 
@@ -59,7 +60,7 @@ class StreamingEncoder(nn.Module):
         return self.chunk - 1 + (len(self.encoder.blocks) - 1) * in_chunks + self.block_lookahead
 
     def whole(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """The same outputs for a whole utterance at once, ``(batch, time, size)``: for training."""
+        """The same outputs for whole utterances at once, ``(batch, time, size)``: for training."""
         mask = chunk_mask(frames.shape[1], self.chunk, self.left_chunks, self.block_lookahead, frames.device)
         return self.encoder(frames, lengths, mask)
 
@@ -75,54 +76,44 @@ class StreamingEncoder(nn.Module):
         lengths = check_piece(frames, lengths, self.encoder.size, state is not None)
         seen, blocks = self._start(frames) if state is None else state
         came = blocks[0][0] + blocks[0][1].shape[1]
-        if state is not None and bool(((seen < came) & (lengths > 0)).any()):
-            row = int(((seen < came) & (lengths > 0)).int().argmax())
-            raise InputError(
-                f"row {row} goes on after its end at frame {int(seen[row])}; give it length 0 from there on"
-            )
-        positions = came[:, None] + torch.arange(frames.shape[1], device=frames.device)
-        return self._run(self.encoder.positions(frames, positions), (seen + lengths, blocks), last=False)
+        _check_ended(seen, came, lengths)
+        frames = self.encoder.positions(frames, _positions(came, frames.shape[1]))
+        return self._run(frames, (seen + lengths, blocks), last=False)
 
     def flush(self, state: StreamState) -> Tensor:
         """The outputs that were waiting for a future, ``(batch, 0 or more, size)``: the stream is over."""
-        waiting = state[1][0][1]
-        return self._run(waiting[:, :0], state, last=True)[0]
+        no_frames = state[1][0][1][:, :0]
+        return self._run(no_frames, state, last=True)[0]
 
     def _run(self, frames: Tensor, state: StreamState, last: bool) -> tuple[Tensor, StreamState]:
         seen, kept = state
         blocks = []
         for block, block_state in zip(self.encoder.blocks, kept, strict=True):
-            answered_from = block_state[0]
-            frames, block_state = self._block(cast(AttentionBlock, block), frames, seen, block_state, last)
-            blocks.append(block_state)
-        valid = _positions(answered_from, frames.shape[1]) < seen[:, None]
+            frames, new_state = self._block(cast(AttentionBlock, block), frames, seen, block_state, last)
+            blocks.append(new_state)
+        valid = _positions(kept[-1][0], frames.shape[1]) < seen[:, None]
         return self.encoder.norm(frames).masked_fill(~valid[..., None], 0.0), (seen, tuple(blocks))
 
     def _block(
         self, block: AttentionBlock, frames: Tensor, seen: Tensor, state: BlockState, last: bool
     ) -> tuple[Tensor, BlockState]:
-        """Take new frames in, answer the chunks whose look-ahead has come (``last``: all), forget what none will see."""
-        start, waiting, keys, values, context = state
+        """Take frames in, answer the chunks whose look-ahead has come (``last``: all), forget what none will see."""
+        start, waiting, keys, values, context = _take_in(block, frames, state)
+        ready = waiting.shape[1]
+        if not last:
+            ready = max(0, ready - self.block_lookahead) // self.chunk * self.chunk
         past = keys.shape[2] - waiting.shape[1]
-        at = _positions(start + waiting.shape[1], frames.shape[1])
-        frames = block.before(frames)
-        normed = block.around_attention.enter(frames)
-        new_keys, new_values = block.attention.keys_values(normed, normed, at)
-        keys, values = torch.cat((keys, new_keys), 2), torch.cat((values, new_values), 2)
-        waiting = torch.cat((waiting, frames), 1)
-
-        whole = max(0, waiting.shape[1] - self.block_lookahead) // self.chunk * self.chunk
-        ready = waiting.shape[1] if last else whole
-        outputs = waiting[:, :0]
+        outputs = waiting[:, :ready]
         if ready:
             at = _positions(start - past, keys.shape[2])
             valid = at < seen[:, None]
+            answered = slice(past, past + ready)
+            # keys begin at a chunk, so the mask of the stretch is the mask of the stream
             mask = chunk_mask(keys.shape[2], self.chunk, self.left_chunks, self.block_lookahead, keys.device)
-            mask = mask[past : past + ready] & valid[:, None]
-            asked, answer_at = waiting[:, :ready], slice(past, past + ready)
-            normed = block.around_attention.enter(asked)
-            attended, _ = block.attention.attend(normed, (keys, values), mask, at[:, answer_at], at)
-            outputs, context = block.after(asked, attended, valid[:, answer_at], context)
+            mask = mask[answered] & valid[:, None]
+            normed = block.around_attention.enter(outputs)
+            attended, _ = block.attention.attend(normed, (keys, values), mask, at[:, answered], at)
+            outputs, context = block.after(outputs, attended, valid[:, answered], context)
         forget = max(0, past + ready - self.left_chunks * self.chunk)
         return outputs, (start + ready, waiting[:, ready:], keys[:, :, forget:], values[:, :, forget:], context)
 
@@ -130,11 +121,28 @@ class StreamingEncoder(nn.Module):
         none = frames[:, :0]
         zero = torch.zeros(frames.shape[0], dtype=torch.long, device=frames.device)
         blocks = (cast(AttentionBlock, block) for block in self.encoder.blocks)
-        return zero, tuple(
-            (zero, none, *block.attention.keys_values(none, none), block.start(none)) for block in blocks
-        )
+        empty = ((zero, none, *block.attention.keys_values(none, none), block.start(none)) for block in blocks)
+        return zero, tuple(empty)
+
+
+def _take_in(block: AttentionBlock, frames: Tensor, state: BlockState) -> BlockState:
+    """Put the new frames behind those that wait, and their keys and values behind the older ones."""
+    start, waiting, keys, values, context = state
+    frames = block.before(frames)
+    normed = block.around_attention.enter(frames)
+    at = _positions(start + waiting.shape[1], frames.shape[1])
+    new_keys, new_values = block.attention.keys_values(normed, normed, at)
+    waiting = torch.cat((waiting, frames), 1)
+    return start, waiting, torch.cat((keys, new_keys), 2), torch.cat((values, new_values), 2), context
 
 
 def _positions(start: Tensor, count: int) -> Tensor:
     """``(batch, count)``: start, start + 1, ..."""
     return start[:, None] + torch.arange(count, device=start.device)
+
+
+def _check_ended(seen: Tensor, came: Tensor, lengths: Tensor) -> None:
+    again = (seen < came) & (lengths > 0)
+    if not _tracing() and bool(again.any()):
+        row = int(again.int().argmax())
+        raise InputError(f"row {row} goes on after its end at frame {int(seen[row])}; give it length 0 from there on")

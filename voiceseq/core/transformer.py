@@ -83,16 +83,19 @@ def unknown_option(name: str, value: str, valid: tuple[str, ...]) -> list[str]:
     return [] if value in valid else [f"{name} is {value!r}; one of {', '.join(valid)} was wanted"]
 
 
+def added_positions(config: StackConfig) -> SinusoidalPositions | LearnedPositions | None:
+    """The positions that are added to the frames, if the config's are of that kind."""
+    if config.positions == "sinusoidal":
+        return SinusoidalPositions(config.size)
+    return LearnedPositions(config.size, config.max_length) if config.positions == "learned" else None
+
+
 class AbsolutePositions(nn.Module):
     """What stands before the first block: positions added to the frames (where the config says so), then dropout."""
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
-        self.table: SinusoidalPositions | LearnedPositions | None = None
-        if config.positions == "sinusoidal":
-            self.table = SinusoidalPositions(config.size)
-        elif config.positions == "learned":
-            self.table = LearnedPositions(config.size, config.max_length)
+        self.table = added_positions(config)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, frames: Tensor, positions: Tensor) -> Tensor:
@@ -213,15 +216,22 @@ class Encoder(nn.Module):
         padded = lengths is not None
         lengths = check_frames(frames, lengths, self.size)
         valid = lengths_mask(lengths, frames.shape[1])
-        if mask is not None:
-            mask = mask_axes(mask, frames.shape[0], 1, frames.shape[1], frames.shape[1])[:, 0]
-        if padded:
-            mask = valid[:, None] if mask is None else valid[:, None] & mask
+        mask = attention_mask(valid if padded else None, mask, frames)
         positions = positions_after(torch.zeros_like(lengths), valid)
         frames = self.positions(frames, positions)
         for block in self.blocks:
             frames = block(frames, mask, positions, valid if padded else None)
         return self.norm(frames).masked_fill(~valid[..., None], 0.0) if padded else self.norm(frames)
+
+
+def attention_mask(valid: Tensor | None, mask: Tensor | None, frames: Tensor) -> Tensor | None:
+    """Join padding ``(batch, time)`` and a checked mask of who may look at whom: ``(1 or batch, 1 or time, time)``."""
+    if mask is not None:
+        batch, time = frames.shape[:2]
+        mask = mask_axes(mask, batch, 1, time, time)[:, 0]
+    if valid is None:
+        return mask
+    return valid[:, None] if mask is None else valid[:, None] & mask
 
 
 class TransformerEncoder(Encoder):
