@@ -1,0 +1,1 @@
+"""Programs that people run: users of voiceseq's public API."""

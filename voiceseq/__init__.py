@@ -32,6 +32,7 @@ __version__ = "0.1.0"
 # What opens a bundle of each kind; the class has a classmethod from_bundle(bundle).
 KINDS = {
     "language-model": "voiceseq.inference.language:LanguageModel",
+    "transducer": "voiceseq.inference.transduce:Transducer",
 }
 
 _BUNDLES = ("Bundle", "export_bundle", "load_bundle", "save_bundle", "shipped_bundles", "verify_bundle")

@@ -457,6 +457,15 @@ def test_foreign_folders_and_zips_are_refused(tmp_path):
         load_bundle(tmp_path / "photos.zip")
 
 
+def test_a_foreign_folder_is_not_walked(tmp_path, monkeypatch):
+    """It may be somebody's home, or the whole disk."""
+    monkeypatch.setattr(Path, "rglob", lambda *args: pytest.fail("the folder was walked"))
+    for act in (load_bundle, make):
+        (tmp_path / "thesis.tex").touch()
+        with pytest.raises(BundleError):
+            act(tmp_path)
+
+
 @pytest.mark.parametrize("raw", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b'{"format": NaN}', b"[]", b"null"])
 def test_corrupt_json_is_refused(folder, raw):
     (folder / MANIFEST).write_bytes(raw)
@@ -700,8 +709,8 @@ from voiceseq.errors import BundleError
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 for name in ("model", "model.zip"):
     try:
-
-
+        noise = random.Random(0).randbytes(90_000)
+        save_bundle({str(tmp_path)!r} + "/" + name, kind="test", config={{}}, files={{"lm": noise}}, card="x" * 30_000)
     except BundleError as error:
         print(error)
 """

@@ -21,6 +21,11 @@ from voiceseq.core.positions import RelativePositions, RotaryPositions
 from voiceseq.errors import ConfigError, InputError
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _seed() -> None:
+    torch.manual_seed(7)
+
+
 def single_query_kinds() -> dict[str, QueryAttention]:
     torch.manual_seed(1)
     kinds = {
@@ -94,7 +99,7 @@ def by_hand(kind: str, attention: QueryAttention, query: Tensor, keys: Tensor, p
             around = [previous[t] if 0 <= t < len(keys) else 0.0 for t in range(time - half, time + half + 1)]
             features = attention.convolution.weight[:, 0] @ torch.tensor(around, dtype=torch.float64)
             inner = inner + attention.location.weight @ features
-        scores.append(float(attention.score.weight[0] @ inner.tanh()))
+        scores.append(float((attention.score.weight[0] @ inner.tanh()).detach()))
     return scores
 
 

@@ -15,6 +15,11 @@ from voiceseq.core.positions import (
 from voiceseq.errors import ConfigError, InputError
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _seed() -> None:
+    torch.manual_seed(7)
+
+
 def test_positions_go_on_from_each_rows_own_count() -> None:
     valid = torch.tensor([[True, True, True], [True, False, False], [False, False, False]])
     assert positions_after(torch.tensor([0, 5, 7]), valid).tolist() == [[0, 1, 2], [5, -1, -1], [-1, -1, -1]]

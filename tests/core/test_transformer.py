@@ -21,6 +21,11 @@ from voiceseq.core.transformer import (
 from voiceseq.errors import ConfigError, InputError
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _seed() -> None:
+    torch.manual_seed(7)
+
+
 def config(**changes: Any) -> TransformerConfig:
     small = {
         "size": 8,
@@ -212,6 +217,35 @@ def test_memory_is_projected_once() -> None:
     _, state = decoder(torch.randn(1, 1, 8).double(), torch.randn(1, 4, 8).double())
     _, later = decoder(torch.randn(1, 1, 8).double(), state=state)
     assert all(a is b for a, b in zip(tensors(state[2:]), tensors(later[2:]), strict=True))
+
+
+def test_memory_weights_are_those_that_were_used() -> None:
+    decoder = shaken(TransformerDecoder(config(), memory_size=8))
+    frames, memory = torch.randn(2, 5, 8).double(), torch.randn(2, 6, 8).double()
+    lengths, memory_lengths = torch.tensor([5, 2]), torch.tensor([4, 6])
+    weights = decoder.memory_weights(frames, memory, memory_lengths, lengths)
+    assert weights.shape == (2, 2, 2, 5, 6)
+    valid = (torch.arange(5) < lengths[:, None])[:, None, None].expand(2, 2, 2, 5)
+    torch.testing.assert_close(weights.sum(-1), valid.double())
+    assert not weights[0, ..., 4:].any()
+
+    # with every value but one's the same, the attention's output says how much weight that one had
+    block, seen = decoder.blocks[1], {}
+    original = block.memory_attention.attend
+
+    def watch(query: Tensor, cache: Any, mask: Tensor, **options: Any) -> Any:
+        keys, values = cache
+        marked = torch.zeros_like(values)
+        marked[:, :, 2] = 1.0
+        block.memory_attention.output, kept = nn.Identity(), block.memory_attention.output
+        seen["share"] = original(query, (keys, marked), mask)[0]
+        block.memory_attention.output = kept
+        return original(query, cache, mask, **options)
+
+    block.memory_attention.attend = watch
+    decoder(frames, memory, memory_lengths, lengths=lengths)
+    share = seen["share"].unflatten(-1, (2, 4))[0, ..., 0].T
+    torch.testing.assert_close(weights[0, 1, :, :, 2], share)
 
 
 # ---- gradients, dropout -------------------------------------------------------------------------------------------

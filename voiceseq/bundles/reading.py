@@ -27,6 +27,7 @@ from voiceseq.bundles.stores import (
     Store,
     check_file,
     chunks,
+    has,
     open_store,
     seal,
     unsafe,
@@ -212,7 +213,7 @@ def from_manifest(store: Store) -> Bundle:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise BundleError(f"{store.path} is not a bundle: its {MANIFEST} does not say format {FORMAT!r}")
     check_version(manifest, store.path)
-    if SEAL not in store.names() or b"".join(chunks(store, SEAL, 1024)) != seal(raw):
+    if not has(store, SEAL) or b"".join(chunks(store, SEAL, 1024)) != seal(raw):
         raise BundleError(f"{store.path}: {MANIFEST} does not match {SEAL}; it is damaged or edited: get it again")
     try:
         settings = {f.name: manifest[f.name] for f in dataclasses.fields(Bundle) if f.name in manifest}

@@ -117,9 +117,17 @@ def open_store(path: Path) -> Store:
     if not path.is_dir() and (reason := foreign(path)):
         raise BundleError(f"{path} is not a bundle: {reason}")
     store: Store = Folder(path) if path.is_dir() else Archive(path)
-    if MANIFEST not in store.names():
+    if not has(store, MANIFEST):
         raise BundleError(f"{path} is not a bundle, it has no {MANIFEST}: {store.hint()}")
     return store
+
+
+def has(store: Store, name: str) -> bool:
+    """Whether there is such a file, without listing a folder that may turn out to be somebody's home."""
+    try:
+        return store.size(name) >= 0
+    except FileNotFoundError:
+        return False
 
 
 def foreign(path: Path) -> str | None:

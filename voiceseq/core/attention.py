@@ -180,14 +180,14 @@ class MultiHeadAttention(nn.Module):
 
         The keys come after those of ``cache``. ``mask`` is True where a query may look at a key, of shape
         ``(queries, all keys)``, ``(batch, 1 or queries, all keys)`` or ``(batch, 1 or head, 1 or queries, all keys)``;
-        a query that may look nowhere gets the output of an all-zero context. ``positions (batch, all keys)`` matter to
-        rotary and relative positions alone (None: 0, 1, 2, ...); the queries stand at the last of them.
+        a query that may look nowhere gets the output of an all-zero context. ``positions (1 or batch, all keys)``
+        matter to rotary and relative positions alone (None: 0, 1, 2, ...); the queries stand at the last of them.
         Raises ``InputError`` for shapes that do not fit.
         """
         self._check(query, key, value)
         earlier = 0 if cache is None else cache[0].shape[2]
         if positions is None and (self.rotary is not None or self.relative is not None):
-            positions = torch.arange(earlier + key.shape[1], device=key.device).expand(key.shape[0], -1)
+            positions = torch.arange(earlier + key.shape[1], device=key.device)[None]
         new = self.keys_values(key, value, None if positions is None else positions[:, earlier:])
         cache = new if cache is None else (torch.cat((cache[0], new[0]), 2), torch.cat((cache[1], new[1]), 2))
         queries_at = None if positions is None else positions[:, positions.shape[1] - query.shape[1] :]

@@ -15,8 +15,8 @@ from torch.nn import functional
 CellState = Any
 """``h``, or ``(h, c)`` for the LSTMs: tensors ``(batch, hidden)``."""
 
-# An LSTM gate pushed by this much is exactly 0 or 1, in half precision too (its largest number is 65504).
-CLOSED = 1e4
+# A gate pushed by this much is exactly 0 or 1, in half precision too (its largest number is 65504).
+PUSH = 1e4
 
 
 class Cell(nn.Module):
@@ -25,6 +25,7 @@ class Cell(nn.Module):
     gates: ClassVar[int]
     state_tensors: ClassVar[int] = 1
     fused: ClassVar[bool] = True
+    padding_push: ClassVar[tuple[float, ...]] = ()
     kernel: ClassVar[Any] = None
     step_kernel: ClassVar[Any] = None
 
@@ -82,9 +83,18 @@ class Cell(nn.Module):
 
     def fast_loop(self, frames: Tensor, state: CellState, mask: Tensor | None) -> tuple[Tensor, CellState]:
         """The same frames by torch's kernel, which runs on into the padding: the last valid output is the state."""
-        weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
+        frames, weights = self.padded_inputs(frames, mask)
         outputs, h = self.kernel(frames, state[None], weights, True, 1, 0.0, self.training, False, True)
         return outputs, h[0] if mask is None else last_valid(outputs, mask)
+
+    def padded_inputs(self, frames: Tensor, mask: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+        """The kernel's frames and weights, with one more input that is 1 in the padding and pushes the gates there."""
+        weight_ih: Tensor = self.weight_ih
+        if mask is not None and self.padding_push:
+            push = weight_ih.new_tensor(self.padding_push).repeat_interleave(self.hidden_size)
+            frames = torch.cat((frames, (~mask)[..., None].to(frames.dtype)), -1)
+            weight_ih = torch.cat((weight_ih, push[:, None]), 1)
+        return frames, [weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
 
 
 def last_valid(outputs: Tensor, mask: Tensor) -> Tensor:
@@ -109,6 +119,7 @@ class ReluRNN(Cell):
     """``h' = relu(W_ih x + b_ih + W_hh h + b_hh)``."""
 
     gates = 1
+    padding_push = (-PUSH,)  # to zero: what grows without bound could overflow in the padding and spoil the gradients
     kernel = staticmethod(torch.rnn_relu)
     step_kernel = staticmethod(torch.rnn_relu_cell)
 
@@ -156,6 +167,8 @@ class LSTM(Cell):
 
     gates = 4
     state_tensors = 2
+    # The kernel gives c at the very end alone; closed input gates and open forget gates hold it through the padding.
+    padding_push = (-PUSH, PUSH, 0.0, 0.0)
 
     def zero_state(self, x: Tensor) -> tuple[Tensor, Tensor]:
         zeros = x.new_zeros(x.shape[0], self.hidden_size)
@@ -178,21 +191,10 @@ class LSTM(Cell):
     def fast_loop(
         self, frames: Tensor, state: tuple[Tensor, Tensor], mask: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """As for every cell; but of c the kernel gives only the last, so the padding is made to hold it."""
-        weight_ih: Tensor = self.weight_ih
-        if mask is not None:
-            frames, weight_ih = self._hold(frames, mask)
-        weights = [weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
+        frames, weights = self.padded_inputs(frames, mask)
         start = (state[0][None], state[1][None])
         outputs, h, c = torch.lstm(frames, start, weights, True, 1, 0.0, self.training, False, True)
         return outputs, (h[0] if mask is None else last_valid(outputs, mask), c[0])
-
-    def _hold(self, frames: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """One more input, 1 in the padding, whose weights close the input gate and open the forget gate: c stays."""
-        padding = (~mask)[..., None].to(frames.dtype)
-        column = self.weight_ih.new_zeros(4, self.hidden_size)
-        column[0], column[1] = -CLOSED, CLOSED
-        return torch.cat((frames, padding), -1), torch.cat((self.weight_ih, column.view(-1, 1)), 1)
 
 
 class PeepholeLSTM(LSTM):

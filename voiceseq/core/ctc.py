@@ -140,7 +140,7 @@ def with_blanks(targets: Tensor, blank: int) -> Tensor:
 def jumps(labels: Tensor, blank: int) -> Tensor:
     """``(batch, states)``, True where a path may come from two states before: over a blank, to a different token."""
     allowed = torch.zeros_like(labels, dtype=torch.bool)
-    allowed[:, 2:] = (labels[:, 2:] != blank) 
+    allowed[:, 2:] = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
     return allowed
 
 

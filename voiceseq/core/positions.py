@@ -1,7 +1,8 @@
 """Positions: how an order-blind attention learns where each frame stands.
 
-Positions are whole numbers ``(batch, time)`` and always given, never counted inside: a stream or a key/value cache goes
-on from where it stopped by passing larger ones. ``-1`` marks padding (whose result nobody reads).
+Positions are whole numbers ``(batch, time)``, or ``(1, time)`` where all rows agree, and always given, never counted
+inside: a stream or a key/value cache goes on from where it stopped by passing larger ones. ``-1`` marks padding (whose
+result nobody reads).
 
 Two kinds are added to the frames before the first block (``SinusoidalPositions``, ``LearnedPositions``); two act inside
 every attention, on distances alone (``RotaryPositions`` turns queries and keys, ``RelativePositions`` adds to scores).

@@ -368,7 +368,8 @@ class CTCPrefixScorer(Scorer):
         grown = grown.scatter(1, known[:, None], again[:, None])
         grown[:, self.end] = torch.logaddexp(symbol_ended[:, -1], blank_ended[:, -1])
         grown[:, self.blank] = -torch.inf
-        return (grown - psi[:, None]).float(), state
+        # of an impossible prefix every continuation is impossible, and not NaN
+        return (grown - psi[:, None]).masked_fill((psi == -torch.inf)[:, None], -torch.inf).float(), state
 
     def _emit(self, before: Tensor, tokens: Tensor, utterance: Tensor) -> Tensor:
         """``before(t) + log p_t(token)`` of each row, -inf past its last frame."""

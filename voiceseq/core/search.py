@@ -29,7 +29,7 @@ class Hypothesis:
     finished: bool  # False where max_length ended it
 
 
-class _Weighted:
+class Weighted:
     """The weighted sum of the scorers, and their own log-probabilities."""
 
     def __init__(self, scorers: Scorers, batch: int) -> None:
@@ -109,7 +109,7 @@ def beam_search(
 
     Raises InputError for a beam below 1, NaN from a scorer, an empty vocabulary or disagreeing scorers.
     """
-    model = _Weighted(scorers, batch)
+    model = Weighted(scorers, batch)
     limit = _check_limits(batch, beam, nbest, max_length, min_length, alpha, patience)
     tokens, states = _first_tokens(start, batch), model.start(batch)
     active, room = torch.arange(batch, device=tokens.device), int(limit.max()) + 1
@@ -246,7 +246,7 @@ def score_sequence(
     ``end=None``: the sequences are open, no end symbol is scored. Raises InputError for a token outside the vocabulary.
     """
     batch = len(sequences)
-    model = _Weighted(scorers, batch)
+    model = Weighted(scorers, batch)
     closed = [[*sequence, *([] if end is None else [end])] for sequence in sequences]
     tokens, states = _first_tokens(start, batch), model.start(batch)
     sums = torch.zeros(batch, 1 + len(scorers), dtype=torch.double)
@@ -285,7 +285,7 @@ def sample(
     of p (of what top_k left). ``end=None``: no end symbol, always ``max_length`` tokens. Deterministic under a seeded
     ``generator``; the random stream is shared by the batch. The scores returned are the model's own, at temperature 1.
     """
-    model = _Weighted(scorers, batch)
+    model = Weighted(scorers, batch)
     _check_sampling(temperature, top_k, top_p)
     limit = _check_limits(batch, 1, 1, max_length, 0, 0.0, None)
     tokens, states = _first_tokens(start, batch), model.start(batch)

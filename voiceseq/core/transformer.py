@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from voiceseq.core.attention import Cache, MultiHeadAttention, mask_axes
-from voiceseq.core.masks import check_frames, check_lengths, lengths_mask
+from voiceseq.core.masks import causal_mask, check_frames, check_lengths, lengths_mask
 from voiceseq.core.positions import (
     LearnedPositions,
     RelativePositions,
@@ -217,7 +217,7 @@ class Encoder(nn.Module):
         lengths = check_frames(frames, lengths, self.size)
         valid = lengths_mask(lengths, frames.shape[1])
         mask = attention_mask(valid if padded else None, mask, frames)
-        positions = positions_after(torch.zeros_like(lengths), valid)
+        positions = torch.arange(frames.shape[1], device=frames.device)[None]
         frames = self.positions(frames, positions)
         for block in self.blocks:
             frames = block(frames, mask, positions, valid if padded else None)
@@ -272,8 +272,10 @@ class DecoderBlock(nn.Module):
         cache: Cache | None = None,
         memory: Cache | None = None,
         memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, Cache]:
-        """``frames (batch, time, size)`` -> the same shape, and the cache with the new keys and values.
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Cache, Tensor | None]:
+        """``frames (batch, time, size)`` -> the same shape, the cache with the new keys and values, and where it looked
+        in the memory, ``(batch, head, time, keys)``, or None.
 
         ``mask`` and ``positions`` cover all keys, cached and new, as in ``MultiHeadAttention``; ``memory`` is what
         ``memory_attention.keys_values`` made of it, ``memory_mask (batch, 1, keys)``.
@@ -281,11 +283,13 @@ class DecoderBlock(nn.Module):
         normed = self.around_attention.enter(frames)
         attended, _, cache = self.attention(normed, normed, normed, mask, cache, positions)
         frames = self.around_attention.leave(frames, attended)
+        weights = None
         if self.memory_attention is not None and memory is not None:
-            attended, _ = self.memory_attention.attend(self.around_memory.enter(frames), memory, memory_mask)
+            normed = self.around_memory.enter(frames)
+            attended, weights = self.memory_attention.attend(normed, memory, memory_mask, need_weights=need_weights)
             frames = self.around_memory.leave(frames, attended)
         result = self.feed_forward(self.around_feed_forward.enter(frames))
-        return self.around_feed_forward.leave(frames, result), cache
+        return self.around_feed_forward.leave(frames, result), cache, weights
 
 
 DecoderState = tuple[Any, ...]
@@ -328,25 +332,34 @@ class TransformerDecoder(nn.Module):
         lengths = check_piece(frames, lengths, self.config.size, state is not None)
         if state is None:
             state = self._start(frames, memory, memory_lengths)
-        valid = lengths_mask(lengths, frames.shape[1])
-        earlier = state[0]
-        new = positions_after((earlier >= 0).sum(1), valid)
-        positions = torch.cat((earlier, new), 1)
-        mask = (positions[:, None, :] <= new[:, :, None]) & (positions[:, None, :] >= 0)
-        frames, caches = self._blocks(self.positions(frames, new), mask, positions, state)
-        return self.norm(frames).masked_fill(~valid[..., None], 0.0), (positions, caches, *state[2:])
+        return self._run(frames, lengths, state)[:2]
 
-    def _blocks(
-        self, frames: Tensor, mask: Tensor, positions: Tensor, state: DecoderState
-    ) -> tuple[Tensor, tuple[Cache, ...]]:
+    def memory_weights(
+        self, frames: Tensor, memory: Tensor, memory_lengths: Tensor | None = None, lengths: Tensor | None = None
+    ) -> Tensor:
+        """Where each frame looked in the memory, for a picture: ``(batch, layer, head, time, keys)``."""
+        lengths = check_frames(frames, lengths, self.config.size)
+        state = self._start(frames, memory, memory_lengths)
+        weights = torch.stack(self._run(frames, lengths, state, need_weights=True)[2], 1)
+        return weights * lengths_mask(lengths, frames.shape[1])[:, None, None, :, None]
+
+    def _run(
+        self, frames: Tensor, lengths: Tensor, state: DecoderState, need_weights: bool = False
+    ) -> tuple[Tensor, DecoderState, list[Tensor]]:
+        earlier, caches, *of_memory = state
         none = (None,) * len(self.blocks)
-        caches = state[1] or none
-        memories, memory_mask = state[2:] or (none, None)
-        new = []
-        for block, cache, memory in zip(self.blocks, caches, memories, strict=True):
-            frames, cache = block(frames, mask, positions, cache, memory, memory_mask)
-            new.append(cache)
-        return frames, tuple(new)
+        memories, memory_mask = of_memory or (none, None)
+        valid = lengths_mask(lengths, frames.shape[1])
+        new = positions_after((earlier >= 0).sum(1), valid)
+        keys_at, mask = _looking_back(earlier, new)
+        frames = self.positions(frames, keys_at[:, earlier.shape[1] :])
+        kept, looked = [], []
+        for block, cache, memory in zip(self.blocks, caches or none, memories, strict=True):
+            frames, cache, weights = block(frames, mask, keys_at, cache, memory, memory_mask, need_weights)
+            kept.append(cache)
+            looked.append(weights)
+        outputs = self.norm(frames).masked_fill(~valid[..., None], 0.0)
+        return outputs, (torch.cat((earlier, new), 1), tuple(kept), *of_memory), looked
 
     def _start(self, frames: Tensor, memory: Tensor | None, memory_lengths: Tensor | None) -> DecoderState:
         positions = torch.empty(frames.shape[0], 0, dtype=torch.long, device=frames.device)
@@ -362,6 +375,16 @@ class TransformerDecoder(nn.Module):
         attentions = (cast(MultiHeadAttention, block.memory_attention) for block in self.blocks)
         memories = tuple(attention.keys_values(memory, memory) for attention in attentions)
         return (positions, (), memories, lengths_mask(memory_lengths, memory.shape[1])[:, None])
+
+
+def _looking_back(earlier: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+    """The positions of all keys, ``(1 or batch, keys)``, and the mask that lets ``new`` frames see what is not later."""
+    if earlier.shape[1]:
+        positions = torch.cat((earlier, new), 1)[:, None]
+        return positions[:, 0], (positions <= new[..., None]) & (positions >= 0)
+    # at the start padding comes last, where looking back does not see it: all rows are numbered and masked alike
+    time = new.shape[1]
+    return torch.arange(time, device=new.device)[None], causal_mask(time, new.device)
 
 
 def check_piece(frames: Tensor, lengths: Tensor | None, size: int, running: bool) -> Tensor:

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from voiceseq.core.masks import _tracing, check_frames, lengths_mask
-from voiceseq.core.positions import positions_after
 from voiceseq.core.transformer import EncoderBlock, TransformerConfig, added_positions, attention_mask, last_norm
 from voiceseq.errors import ConfigError
 
@@ -50,7 +49,7 @@ class UniversalEncoder(nn.Module):
         lengths = check_frames(frames, lengths, self.config.size)
         valid = lengths_mask(lengths, frames.shape[1])
         mask = attention_mask(valid, mask, frames)
-        positions = positions_after(torch.zeros_like(lengths), valid)
+        positions = torch.arange(frames.shape[1], device=frames.device)[None]
 
         state, running, halting = frames, valid, []
         halted = ponder = frames.new_zeros(valid.shape)

@@ -36,7 +36,7 @@ class Grams(NamedTuple):
 class NgramModel:
     """``words``: the vocabulary, ``<s>``, ``</s>`` and ``<unk>`` among it; ``orders[n - 1]``: its n-grams.
 
-    Every word has a unigram, in the order of ``words``. Raises InputError where a context is missing.
+    Every word has a unigram, in the order of ``words``; the context of every n-gram is an n-gram.
     """
 
     def __init__(self, words: Sequence[str], orders: Sequence[Grams]) -> None:
@@ -132,6 +132,8 @@ def _compile(model: NgramModel) -> NgramTable:
     """Each n-gram is an arc from its context to its longest suffix that is a context."""
     states, below = _States(model), model.orders[:-1]
     source = np.concatenate([states.find(grams.words[:, :-1]) for grams in model.orders])
+    if (source < 0).any():
+        raise InputError("an n-gram's context is no n-gram itself; list every context with its own probability")
     word = np.concatenate([grams.words[:, -1] for grams in model.orders]).astype(np.int64)
     log_prob = np.concatenate([grams.log_prob for grams in model.orders])
     target = [states.longest(grams.words) for grams in below] + [states.longest(model.orders[-1].words[:, 1:])]
