@@ -42,9 +42,11 @@ def attention_pair(mask: Tensor | None) -> tuple[nn.Module, Call, nn.Module, Cal
 
 def block_pair(mask: Tensor | None) -> tuple[nn.Module, Call, nn.Module, Call]:
     """Ours and torch's encoder block (pre-norm, GELU)."""
-    settings = {"activation": "gelu", "dropout": 0.0}
-    ours = EncoderBlock(TransformerConfig(SIZE, HEADS, 1, FEED_FORWARD, positions="none", **settings))  # type: ignore[arg-type]
-    theirs = nn.TransformerEncoderLayer(SIZE, HEADS, FEED_FORWARD, batch_first=True, norm_first=True, **settings)  # type: ignore[arg-type]
+    config = TransformerConfig(
+        SIZE, HEADS, 1, FEED_FORWARD, dropout=0.0, positions="none", norm="pre", activation="gelu"
+    )
+    ours = EncoderBlock(config)
+    theirs = nn.TransformerEncoderLayer(SIZE, HEADS, FEED_FORWARD, 0.0, "gelu", batch_first=True, norm_first=True)
     our_mask, their_mask = (None, None) if mask is None else (mask[:, None], ~mask)
     return ours, lambda x: ours(x, our_mask), theirs, lambda x: theirs(x, src_key_padding_mask=their_mask)
 

@@ -1,7 +1,7 @@
 """torchaudio's compiled operators on a machine without CUDA, to prove our own code against them.
 
-The wheel's libraries are linked to CUDA's. Stand-ins with those names, loaded first, let the linker find every symbol; the
-CPU operators never call one of them. Needs a C compiler and nm; without them the proofs that need it are skipped.
+The wheel's libraries are linked to CUDA's. Stand-ins with those names, loaded first, let the linker find every symbol;
+the CPU operators never call one of them. Needs a C compiler and nm; without them the proofs that need it are skipped.
 """
 
 import ctypes
@@ -9,6 +9,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,8 @@ def load(folder: Path) -> ModuleType:
     if needed:
         pytest.skip(f"torchaudio's compiled part needs {', '.join(needed)} on this machine")
     _preload(sorted(Path(spec.origin).parent.glob("lib/*.so")), folder)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchaudio"]:
+        del sys.modules[name]  # somebody may have imported it without its compiled part
     import torchaudio
 
     return torchaudio

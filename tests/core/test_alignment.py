@@ -1,5 +1,6 @@
 from itertools import groupby, product
 
+import compiled_torchaudio
 import pytest
 import torch
 from hypothesis import given, settings
@@ -52,12 +53,14 @@ def test_best_of_all_strings(frames, symbols, data):
         same(forced_align(log_probs, target, blank), expected)
 
 
+@pytest.fixture(scope="module")
+def torchaudio(tmp_path_factory):
+    return compiled_torchaudio.load(tmp_path_factory.mktemp("libraries"))
+
+
 @pytest.mark.parametrize(("frames", "tokens", "symbols", "blank"), [(7, 4, 3, 0), (60, 20, 5, 4), (500, 90, 40, 0)])
 @pytest.mark.parametrize("seed", range(5))
-def test_torchaudio_agrees(frames, tokens, symbols, blank, seed):
-    torchaudio = pytest.importorskip("torchaudio")
-    if not torchaudio._extension._IS_ALIGN_AVAILABLE:
-        pytest.skip("this torchaudio was built without forced alignment")
+def test_torchaudio_agrees(torchaudio, frames, tokens, symbols, blank, seed):
     log_probs = random_log_probs(frames, symbols, seed=seed)
     allowed = torch.tensor([symbol for symbol in range(symbols) if symbol != blank])
     generator = torch.Generator().manual_seed(seed)

@@ -248,6 +248,30 @@ def test_gradients_are_torchs() -> None:
 
 
 @pytest.mark.parametrize("kind", ["none", "rotary", "relative"])
+def test_heads_by_hand(kind: str) -> None:
+    """Two heads of four features, query by query and key by key."""
+    attention, frames = multi_head(kind), torch.randn(5, 8).double()
+    queries = frames @ attention.query.weight.T + attention.query.bias
+    keys, values = (frames @ attention.key_value.weight.T + attention.key_value.bias).split(8, -1)
+    contexts = torch.zeros(5, 8).double()
+    for head in (slice(0, 4), slice(4, 8)):
+        for at in range(5):
+            scores = torch.zeros(5).double()
+            for other in range(5):
+                query, key = queries[at, head], keys[other, head]
+                if kind == "rotary":
+                    rates = torch.tensor([1.0, 0.01]).double()
+                    turns = torch.polar(torch.ones(2).double(), rates * (other - at))
+                    key = torch.view_as_real(torch.complex(key[:2], key[2:]) * turns).T.flatten()
+                if kind == "relative":
+                    key = key + attention.relative.table[max(-3, min(3, other - at)) + 3]
+                scores[other] = query @ key / 2.0
+            contexts[at, head] = scores.softmax(0) @ values[:, head]
+    expected = contexts @ attention.output.weight.T + attention.output.bias
+    torch.testing.assert_close(attention(frames[None], frames[None], frames[None])[0][0], expected)
+
+
+@pytest.mark.parametrize("kind", ["none", "rotary", "relative"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_readable_is_fast(kind: str, dtype: torch.dtype) -> None:
     attention = multi_head(kind).to(dtype)

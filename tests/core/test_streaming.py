@@ -166,6 +166,27 @@ def test_gradients_flow_through_the_stream() -> None:
     assert torch.autograd.gradcheck(lambda frames: run(stream, frames, [2, 1]), (frames,))
 
 
+def test_a_running_stream_can_be_exported() -> None:
+    class Step(torch.nn.Module):
+        def __init__(self, stream: StreamingEncoder) -> None:
+            super().__init__()
+            self.stream = stream
+
+        def forward(self, frames: Tensor, state: Any) -> Any:
+            return self.stream(frames, state)
+
+    stream = streaming("conformer", (2, 1, 1), layers=2).eval()
+    pieces, state = torch.randn(12, 1, 2, 8).double(), None
+    for piece in pieces[:8]:
+        _, state = stream(piece, state)
+    exported = torch.export.export(Step(stream), (pieces[8], state)).module()
+    same = state
+    for piece in pieces[8:]:
+        expected, state = stream(piece, state)
+        output, same = exported(piece, same)
+        torch.testing.assert_close(output, expected)
+
+
 def test_settings_that_cannot_be() -> None:
     encoder = TransformerEncoder(TransformerConfig(8, 2, 1, 8))
     with pytest.raises(ConfigError, match="chunk is 0; at least 1"):

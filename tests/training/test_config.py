@@ -56,7 +56,7 @@ def test_a_sweep_is_checked_by_its_first_value() -> None:
 
 
 def test_resume_wants_a_run_folder_and_known_keys(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no config.yaml"):
+    with pytest.raises(ConfigError, match=r"no config\.yaml"):
         resume_config(tmp_path, [])
     (tmp_path / "config.yaml").write_text("trainer: {max_epochs: 1}\n")
     assert resume_config(tmp_path, ["trainer.max_epochs=3"]).trainer.max_epochs == 3

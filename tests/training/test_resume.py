@@ -101,7 +101,8 @@ import sys, torch
 from voiceseq.training.checkpoints import SafeCheckpointIO
 number = int(sys.argv[2])
 while True:
-    SafeCheckpointIO().save_checkpoint({"number": number, "weights": torch.full((300_000,), float(number))}, sys.argv[1])
+    checkpoint = {"number": number, "weights": torch.full((300_000,), float(number))}
+    SafeCheckpointIO().save_checkpoint(checkpoint, sys.argv[1])
     print(number, flush=True)
     number += 1
 """

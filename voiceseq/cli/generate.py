@@ -7,7 +7,7 @@ from voiceseq.cli.options import add_json, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("prefixes", nargs="*", metavar="PREFIX", help="the beginnings; without any, a line of stdin each")
+    parser.add_argument("prefixes", nargs="*", metavar="PREFIX", help="the beginnings; without any, the lines of stdin")
     parser.add_argument("--model", default="shakespeare", help="name or path of a bundle (default: %(default)s)")
     parser.add_argument("--length", type=int, default=300, help="symbols to write (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=0.8, help="below 1 safer, above wilder (%(default)s)")

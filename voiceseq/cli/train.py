@@ -19,6 +19,7 @@ Train a model; the run folder runs/NAME/TIME gets the resolved config, logs, che
   debug=fast|overfit  a few steps through the whole path | one batch learned by heart
   resume=RUN_FOLDER   go on with a run that was stopped or killed
   -m key=a,b          one run for each value (Hydra's sweep)
+  --config-dir DIR    your own configs beside ours: DIR/experiment/NAME.yaml
   --cfg job           show the configuration and stop
 
 example: voiceseq train experiment=dates trainer.max_epochs=3 model.size=96
@@ -33,17 +34,26 @@ def run(args: argparse.Namespace) -> int:
     # imported here: these bring torch and Lightning, which `voiceseq --help` must not wait for
     from voiceseq.training.config import compose_config, experiments
 
-    words: list[str] = args.overrides
+    words, own = _config_dir(args.overrides)
     if not words or words[0] in ("-h", "--help"):
         print(HELP.format(experiments=", ".join(experiments())))
         return 0
     resume = [word.partition("=")[2] for word in words if word.startswith("resume=")]
     if resume:
         return _resume(Path(resume[-1]), [word for word in words if not word.startswith("resume=")])
-    config = compose_config([word for word in words if not word.startswith("-")])
+    config = compose_config([word for word in words if not word.startswith("-")], own)
     if any(word.startswith("-") for word in words):
-        return _hydra_main(words)
+        return _hydra_main(words if own is None else [*words, "--config-dir", str(own)])
     return _train(config)
+
+
+def _config_dir(words: list[str]) -> tuple[list[str], Path | None]:
+    """Take ``--config-dir DIR`` out of the words."""
+    words = [part for word in words for part in (word.split("=", 1) if word.startswith("--config-dir=") else [word])]
+    if "--config-dir" not in words:
+        return words, None
+    place = words.index("--config-dir")
+    return words[:place] + words[place + 2 :], Path(*words[place + 1 : place + 2])
 
 
 def _train(config: "DictConfig", folder: Path | None = None) -> int:

@@ -24,7 +24,7 @@ def causal_mask(size: int, device: torch.device | None = None) -> Tensor:
 def chunk_mask(
     size: int, chunk: int, left_chunks: int | None = None, lookahead: int = 0, device: torch.device | None = None
 ) -> Tensor:
-    """``(size, size)``: a query sees its chunk, ``left_chunks`` before it (None: all), ``lookahead`` frames after it."""
+    """``(size, size)``: a query sees its chunk, ``left_chunks`` before it (None: all), ``lookahead`` frames after."""
     if chunk < 1:
         raise InputError(f"a chunk of {chunk} frames was asked for; give chunk >= 1")
     position = torch.arange(size, device=device)

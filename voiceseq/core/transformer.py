@@ -378,7 +378,7 @@ class TransformerDecoder(nn.Module):
 
 
 def _looking_back(earlier: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
-    """The positions of all keys, ``(1 or batch, keys)``, and the mask that lets ``new`` frames see what is not later."""
+    """The positions of all keys, ``(1 or batch, keys)``, and the mask that keeps ``new`` frames from what is later."""
     if earlier.shape[1]:
         positions = torch.cat((earlier, new), 1)[:, None]
         return positions[:, 0], (positions <= new[..., None]) & (positions >= 0)

@@ -8,7 +8,7 @@ from torch import Tensor
 from voiceseq.errors import InputError
 
 
-def plot_attention(weights: Tensor, source: Sequence[str], target: Sequence[str], path: str | Path, title: str = "") -> Path:
+def plot_attention(weights: Tensor, source: Sequence[str], target: Sequence[str], path: str | Path) -> Path:
     """``weights (target, source)`` as a map: what was read along the top, what was written down the side; a PNG."""
     if tuple(weights.shape) != (len(target), len(source)):
         raise InputError(f"the weights have shape {tuple(weights.shape)}; ({len(target)}, {len(source)}) was wanted")
@@ -21,7 +21,7 @@ def plot_attention(weights: Tensor, source: Sequence[str], target: Sequence[str]
     axes.set_yticks(range(len(target)), [_shown(symbol) for symbol in target])
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
-    axes.set_xlabel(title or "read")
+    axes.set_xlabel("read")
     axes.set_ylabel("written")
     figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02, label="weight")
     figure.savefig(path)

@@ -76,9 +76,7 @@ def analyse_search(
     Raises InputError for unequal numbers of items or a score that is NaN.
     """
     if len(outputs) != len(references):
-        raise InputError(
-            f"{len(outputs)} outputs came with {len(references)} references; one each was wanted"
-        )
+        raise InputError(f"{len(outputs)} outputs came with {len(references)} references; one each was wanted")
     if not len(outputs):
         return SearchAnalysis(())
     found, wanted = list(score_function(outputs)), list(score_function(references))

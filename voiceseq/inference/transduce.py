@@ -69,7 +69,7 @@ class Transducer:
 
     @torch.no_grad()
     def attention(self, text: str, output: str | None = None) -> Tensor:
-        """``(output symbols + end, input symbols)``: where the decoder looked while it wrote ``output`` (or its best)."""
+        """``(output symbols + end, input symbols)``: where it looked while it wrote ``output`` (or its best)."""
         source, lengths = self._encode([text])
         written = self.target.encode(self.convert([text])[0] if output is None else output)
         inputs = torch.tensor([[self.target.special("bos"), *written]])

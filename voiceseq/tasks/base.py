@@ -37,7 +37,7 @@ class OptimiserConfig:
         ]
         groups = [group for group in groups if group["params"]]
         if self.name == "adamw":
-            return torch.optim.AdamW(groups, lr=self.learning_rate, betas=tuple(self.betas))
+            return torch.optim.AdamW(groups, lr=self.learning_rate, betas=(self.betas[0], self.betas[1]))
         if self.name == "sgd":
             return torch.optim.SGD(groups, lr=self.learning_rate, momentum=self.momentum)
         raise ConfigError(f"optimiser '{self.name}' is not known; choose adamw or sgd")
@@ -57,7 +57,7 @@ class BundleParts:
 class SequenceTask(pl.LightningModule):
     """Subclasses set ``self.network`` and say ``loss(batch)`` and ``parts()``; ``monitor`` is what "best" means."""
 
-    network: nn.Module
+    network: Any  # an nn.Module with a config dataclass
     monitor = "val/loss"
     monitor_mode = "min"
 

@@ -16,7 +16,7 @@ from voiceseq.datasets.windows import Windows, stream_pieces
 from voiceseq.models.language import LanguageConfig, LanguageNetwork
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
 from voiceseq.text.files import read_text
-from voiceseq.text.vocabulary import Vocabulary
+from voiceseq.text.vocabulary import Level, Vocabulary
 
 
 class TextData(pl.LightningDataModule):
@@ -26,7 +26,7 @@ class TextData(pl.LightningDataModule):
         self,
         train: str,
         validation: str | None = None,
-        level: str = "character",
+        level: Level = "character",
         window: int = 256,
         batch: int = 32,
         steps_per_epoch: int = 200,
@@ -64,6 +64,7 @@ class LanguageTask(SequenceTask):
         self.network = LanguageNetwork(dataclasses.replace(model, vocabulary=len(data.vocabulary)))
         self.vocabulary, self.sources = data.vocabulary, data.sources
         self.carried: Any = None
+        self.rows = 0
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int, dict[str, float]]:
         inputs, targets = batch

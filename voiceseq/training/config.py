@@ -5,6 +5,7 @@ import difflib
 import inspect
 from collections.abc import Iterator, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_module
@@ -19,25 +20,36 @@ from voiceseq.errors import ConfigError
 CONFIG_MODULE = "voiceseq.conf"
 
 
-def experiments() -> list[str]:
-    """The names that ``experiment=`` takes."""
-    folder = resources.files(CONFIG_MODULE) / "experiment"
-    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+def experiments(own: Path | None = None) -> list[str]:
+    """The names that ``experiment=`` takes, with those in the user's ``own`` config folder."""
+    folders = [resources.files(CONFIG_MODULE) / "experiment"] + ([own / "experiment"] if own else [])
+    names = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
+    return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
 
 
-def compose_config(overrides: Sequence[str]) -> DictConfig:
-    """Compose ``conf/train.yaml`` with ``overrides`` and check it; ConfigError names all that is wrong."""
+def compose_config(overrides: Sequence[str], own: Path | None = None) -> DictConfig:
+    """Compose ``conf/train.yaml`` with ``overrides`` and check it; ConfigError names all that is wrong.
+
+    ``own`` is a folder of the user's with further configs (``experiment/NAME.yaml`` and so on).
+    """
+    if own is not None and not own.is_dir():
+        raise ConfigError(f"--config-dir {own} is not a folder; give one with experiment/NAME.yaml in it")
     overrides = [_first_of_sweep(override) for override in overrides]
     names = [override.split("=", 1)[0].lstrip("+~") for override in overrides]
     if "experiment" not in names:
-        raise ConfigError(f"which experiment? Add experiment=NAME, one of: {', '.join(experiments())}")
+        raise ConfigError(f"which experiment? Add experiment=NAME, one of: {', '.join(experiments(own))}")
     try:
-        with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
-            config = compose("train", overrides)
+        config = _compose(overrides, own)
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_explain(error, overrides)) from error
+        raise ConfigError(_explain(error, overrides, own)) from error
     check_config(config)
     return config
+
+
+def _compose(overrides: Sequence[str], own: Path | None) -> DictConfig:
+    search = [f"hydra.searchpath=[file://{own.resolve()}]"] if own else []
+    with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
+        return compose("train", [*overrides, *search])
 
 
 def _first_of_sweep(override: str) -> str:
@@ -55,25 +67,24 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _explain(error: Exception, overrides: Sequence[str]) -> str:
+def _explain(error: Exception, overrides: Sequence[str], own: Path | None) -> str:
     """Hydra's own first line, and the nearest key or experiment for each override that does not exist."""
-    valid = list(_valid_keys())
+    valid = list(_valid_keys(own))
     hints = []
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
-        if key == "experiment" and value not in experiments():
-            hints.append(f"experiment '{value}' is not there{_nearest(value, experiments())}")
+        if key == "experiment" and value not in experiments(own):
+            hints.append(f"experiment '{value}' is not there{_nearest(value, experiments(own))}")
         elif key not in valid and not any(name.startswith(f"{key}.") for name in valid):
             hints.append(f"'{key}' is not a known key{_nearest(key, valid)}")
     return "; ".join(hints) if hints else _first_line(error)
 
 
-def _valid_keys() -> Iterator[str]:
+def _valid_keys(own: Path | None) -> Iterator[str]:
     """Every dotted key of any experiment, and the names of the config groups."""
     yield from ("experiment", "debug", "hydra")
-    with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
-        for name in experiments():
-            yield from _dotted(OmegaConf.to_container(compose("train", [f"experiment={name}"]), resolve=False))
+    for name in experiments(own):
+        yield from _dotted(OmegaConf.to_container(_compose([f"experiment={name}"], own), resolve=False))
 
 
 def _dotted(node: Any, prefix: str = "") -> Iterator[str]:
