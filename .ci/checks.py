@@ -4,10 +4,13 @@ import subprocess
 import sys
 import time
 
+# strict but for what torch (modules return Any, parts are untyped) and numba (no types at all) make impossible
+STRICT = ["--strict", "--no-warn-return-any", "--allow-untyped-calls", "--allow-untyped-decorators"]
 CHECKS = {
     "ruff check": ["ruff", "check", "."],
     "ruff format": ["ruff", "format", "--check", "."],
     "mypy": ["mypy"],
+    "mypy --strict": ["mypy", *STRICT, "-p", "voiceseq.core", "-p", "voiceseq.bundles"],
     "pytest": ["pytest", "-m", "not slow"],
 }
 
@@ -22,7 +25,7 @@ def main() -> int:
         results.append((name, code, time.monotonic() - start))
     print("\n== summary")
     for name, code, seconds in results:
-        print(f"{name:12} {'ok' if code == 0 else 'FAILED':8} {seconds:6.0f} s")
+        print(f"{name:14} {'ok' if code == 0 else 'FAILED':8} {seconds:6.0f} s")
     return int(any(code for _, code, _ in results))
 
 

@@ -75,7 +75,7 @@ def compare(ours: Call, theirs: Call, train: bool, rounds: int) -> dict[str, Any
     return {"ours_s": statistics.median(times[0]), "reference_s": statistics.median(times[1]), "ratio": ratio}
 
 
-def measure(rounds: int = 60) -> dict[str, Any]:
+def measure(rounds: int = 30) -> dict[str, Any]:
     """All rows as ``{"benchmark": ..., "rows": [...]}``."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -100,7 +100,7 @@ def main() -> None:
     """Print the table, or one JSON line."""
     parser = argparse.ArgumentParser(description="attention against torch.nn", epilog="python benchmarks/attention.py")
     parser.add_argument("--json", action="store_true", help="one JSON line instead of a table")
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=30)
     arguments = parser.parse_args()
     result = measure(arguments.rounds)
     if arguments.json:

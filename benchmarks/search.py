@@ -194,13 +194,15 @@ class Decoder(nn.Module):
         self.cells = nn.ModuleList([nn.GRUCell(size, size), nn.GRUCell(2 * size, size)])
         self.query, self.out = nn.Linear(size, size), nn.Linear(2 * size, vocabulary)
 
-    def step(self, tokens: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        first, second, memory = state
+    def step(
+        self, tokens: Tensor, state: tuple[Tensor, Tensor], memory: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        first, second = state
         first = self.cells[0](self.embed(tokens), first)
-        weights = (memory @ self.query(first)[:, :, None] / 16).softmax(1)
-        read = (weights.transpose(1, 2) @ memory)[:, 0]
+        query = self.query(first).view(len(memory), -1, memory.shape[2])  # the hypotheses of an utterance read together
+        read = ((query @ memory.transpose(1, 2) / 16).softmax(2) @ memory).flatten(0, 1)
         second = self.cells[1](torch.cat([first, read], 1), second)
-        return self.out(torch.cat([second, read], 1)).log_softmax(1), (first, second, memory)
+        return self.out(torch.cat([second, read], 1)).log_softmax(1), (first, second)
 
 
 def attention_by_batch(batch: int = 16, steps: int = 40, repeats: int = 7) -> dict:
@@ -211,7 +213,7 @@ def attention_by_batch(batch: int = 16, steps: int = 40, repeats: int = 7) -> di
 
     def search(frames: Tensor) -> list[float]:
         zeros = torch.zeros(len(frames), 256)
-        scorer = StepScorer(decoder.step, (zeros, zeros, frames))
+        scorer = StepScorer(decoder.step, (zeros, zeros), frames)
         found = beam_search([(scorer, 1.0)], len(frames), 1, 0, beam=5, max_length=steps, min_length=steps)
         return [best[0].score for best in found]
 

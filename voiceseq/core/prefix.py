@@ -75,13 +75,15 @@ class Fusion:
         for word, spelling in enumerate(self.spellings):
             if self.separator is None and len(spelling):
                 token_word[spelling[0]] = word
+        trie = _trie(self.spellings if self.separator is not None else (), self.vocabulary)
         phrases = phrase_automaton(self.phrases, self.vocabulary, self.separator)
         return FusionArrays(
             self.ngram is not None or bool(self.bonus) or bool(self.phrases),
             self.ngram is not None,
             *table,
             token_word,
-            *_trie(self.spellings if self.separator is not None else (), self.vocabulary),
+            *trie,
+            self._ahead(trie),
             -1 if self.separator is None else self.separator,
             phrases.follow,
             phrases.award,
@@ -91,12 +93,35 @@ class Fusion:
             *(float(number) for number in (self.weight, self.unknown, self.bonus, self.boost)),
         )
 
+    def _ahead(self, trie: tuple[Ints, Ints, Ints, Ints]) -> Floats:
+        """What a word in the making is given before it is complete: the unigram score of the best that it may become.
+
+        Without it a word would cost nothing until its separator, and the beam would fill with words that never end.
+        """
+        first, _, target, word = trie
+        ahead = np.full(len(word) + 1, -math.inf)
+        ahead[-1] = 0.0  # outside the trie
+        if self.ngram is not None:
+            ahead[:-1] = np.where(word >= 0, self.ngram.log_prob[word], -math.inf)
+            ahead[-1] = max(ahead[-1], 0.0) + self.ngram.log_prob[self.ngram.unknown] + self.unknown
+        for node in range(len(word) - 1, -1, -1):  # children have larger numbers than their parents
+            for arc in range(first[node], first[node + 1]):
+                ahead[node] = max(ahead[node], ahead[target[arc]])
+        ahead = self.weight * ahead + self.bonus if self.weight else np.full(len(ahead), self.bonus)
+        ahead[0] = 0.0
+        return ahead
+
     @cached_property
     def bound(self) -> float:
         """The most that one symbol can add."""
         f = self.arrays
-        boosts = self.boost * ((f.award + f.credit)[f.follow] - f.credit[:, None])
-        return max(0.0, self.bonus) + self.weight * max(0.0, self.unknown) + max(0.0, float(boosts.max()))
+        boost = float((self.boost * ((f.award + f.credit)[f.follow] - f.credit[:, None])).max())
+        word = self.bonus + self.weight * max(0.0, self.unknown)
+        if self.separator is not None:  # to close a word, to leave the trie, or to go on in it
+            parent = np.repeat(np.arange(len(f.spell_word)), np.diff(f.spell_first))
+            steps = f.ahead[f.spell_target] - f.ahead[parent]
+            word = max(word - f.ahead.min(), f.ahead[-1] - f.ahead.min(), steps.max(initial=0.0))
+        return max(0.0, word) + max(0.0, boost)
 
 
 def _trie(spellings: Sequence[Sequence[int]], vocabulary: int) -> tuple[Ints, Ints, Ints, Ints]:
@@ -214,7 +239,9 @@ def _search(
     if scorers:
         old, closing = _advance_with_scorers(fusion, frames, order, blank, tree, old, new, count, scorers, start, end)
     else:
-        old, _ = loops.advance(f, frames, order, blank, tree, old, new, count, np.zeros((0, 0)), fusion.bound)
+        old, _ = loops.advance(
+            f, frames, order, blank, tree, old, new, count, np.zeros((0, 0)), fusion.bound, nbest == 1
+        )
     old = old[: count[loops.LIVE]]
     ranks = np.argsort(-(loops.finish(f, tree, old) + closing), kind="stable")[:nbest]
     mass = np.logaddexp(old["blank"], old["symbol"])
@@ -249,7 +276,7 @@ def _advance_with_scorers(
             raise InputError("a scorer gave NaN; log-probabilities were wanted: look at the model's weights")
         most = fusion.bound + model.gain
         old, new = loops.advance(
-            fusion.arrays, frames[t : t + 1], order[t : t + 1], blank, tree, old, new, count, rows, most
+            fusion.arrays, frames[t : t + 1], order[t : t + 1], blank, tree, old, new, count, rows, most, False
         )
         live = _renew(model, live, old[: count[loops.LIVE]])
     return old, np.array([0.0 if end is None else row[end] for row, _, _ in live])
@@ -284,7 +311,7 @@ def _rescore(
     from voiceseq.core import prefix_loops as loops
 
     probs, f = np.exp(frames), fusion.arrays
-    silent = f._replace(weight=0.0, bonus=0.0, boost=0.0)
+    silent = f._replace(weight=0.0, bonus=0.0, boost=0.0, ahead=np.zeros_like(f.ahead))
     alone = [silent._replace(weight=1.0), silent._replace(bonus=1.0), silent._replace(boost=1.0)]
     weights = np.array([1.0, fusion.weight, fusion.bonus, fusion.boost, *(weight for _, weight in scorers)])
     hypotheses = []

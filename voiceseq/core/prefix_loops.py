@@ -38,6 +38,7 @@ class FusionArrays(NamedTuple):
     spell_token: Ints
     spell_target: Ints
     spell_word: Ints  # (nodes,): the word spelt here, or -1
+    ahead: Floats  # (nodes + 1,): what is added to a word before it is complete; the last one for unknown words
     separator: int  # -1: tokens are words
     follow: Ints
     award: Floats
@@ -57,12 +58,13 @@ NODE = np.dtype(
     + [("extra", np.float64)]
 )
 # A live prefix. `source`: the place in the last frame's beam of the prefix itself (`token` is -1), or of its parent
-# (`token` was added); `blank`, `symbol`: log P of the paths that end in a blank, and in its last symbol.
+# (`token` was added); `blank`, `symbol`: log P of the paths that end in a blank, and in its last symbol; `key`: equal
+# for prefixes whose future is the same, by their last symbol and all that the fusion remembers of them.
 PLACE = np.dtype(
-    [(name, np.int64) for name in ("node", "source", "token")]
+    [(name, np.int64) for name in ("node", "source", "token", "key")]
     + [(name, np.float64) for name in ("blank", "symbol", "score")]
 )
-NODES, LIVE, WORST = 0, 1, 2  # counters: nodes in use, places filled, the worst place once all are
+NODES, LIVE, WORST, SPILT = 0, 1, 2, 3  # counters: nodes in use, places filled, the worst once all are; spilt ones
 
 
 @inlined
@@ -104,8 +106,10 @@ def _read_word(f: FusionArrays, context: int, word: int) -> tuple[float, int]:
 
 @inlined
 def _close_word(f: FusionArrays, context: int, spelt: int) -> tuple[float, int]:
+    """A word is complete: its own score in place of what was added ahead."""
     word = f.spell_word[spelt] if spelt > 0 else -1
-    return _read_word(f, context, word if word >= 0 else f.unknown)
+    gain, context = _read_word(f, context, word if word >= 0 else f.unknown)
+    return gain - f.ahead[spelt], context
 
 
 @inlined
@@ -119,8 +123,10 @@ def _grow(f: FusionArrays, context: int, spelt: int, phrase: int, token: int) ->
             gain, context = _close_word(f, context, spelt)
         spelt = 0
     elif spelt >= 0:
+        gain = -f.ahead[spelt]
         arc = _arc(f.spell_first, f.spell_token, spelt, token)
         spelt = f.spell_target[arc] if arc >= 0 else -1
+        gain += f.ahead[spelt]
     after = f.follow[phrase, token]
     return gain + f.boost * (f.award[after] + f.credit[after] - f.credit[phrase]), context, spelt, after
 
@@ -150,27 +156,80 @@ def plant(f: FusionArrays, room: int, beam: int) -> tuple[Records, Records, Reco
     """A tree of the empty prefix alone, the beam that holds it, the beam to fill next, and the counters."""
     tree, old, new = np.empty(room, NODE), np.zeros(beam, PLACE), np.zeros(beam, PLACE)
     tree[0] = (-1, -1, -1, -1, f.begin, 0, f.origin, 0, 0.0)
-    old[0] = (0, 0, -1, 0.0, -math.inf, 0.0)
-    return tree, old, new, np.array([1, 1, 0])
+    old[0] = (0, 0, -1, 0, 0.0, -math.inf, 0.0)
+    return tree, old, new, np.array([1, 1, 0, 0])
 
 
 @inlined
-def _offer(new: Records, count: Ints, source: int, token: int, blank: float, symbol: float, score: float) -> float:
-    """Take a candidate in, for the worst one where the beam is full. Returns the score to beat from now on."""
-    live, room = count[LIVE], len(new)
-    place = new[live if live < room else count[WORST]]
-    place.source, place.token = source, token
-    place.blank, place.symbol, place.score = blank, symbol, score
-    if live < room:
-        count[LIVE] = live + 1
-        if live + 1 < room:
-            return -math.inf
-    worst, least = 0, new[0].score
-    for j in range(1, room):
-        if new[j].score < least:
-            worst, least = j, new[j].score
-    count[WORST] = worst
-    return least
+def _key(context: int, spelt: int, phrase: int, symbol: int) -> int:
+    """One number for four; should two sets of four ever meet in it, a place of the beam is used less well."""
+    return ((context * 1_000_003 + spelt) * 1_000_003 + phrase) * 1_000_003 + symbol
+
+
+@inlined
+def _worst(places: Records, count: int) -> int:
+    worst = 0
+    for j in range(1, count):
+        if places[j].score < places[worst].score:
+            worst = j
+    return worst
+
+
+@inlined
+def _spill(spill: Records, count: Ints, candidate: Any) -> None:
+    """Remember the best of those that had to step back behind a prefix of the same future."""
+    if count[SPILT] < len(spill):
+        spill[count[SPILT]] = candidate
+        count[SPILT] += 1
+    else:
+        worst = _worst(spill, len(spill))
+        if candidate.score > spill[worst].score:
+            spill[worst] = candidate
+
+
+@inlined
+def _offer(new: Records, spill: Records, count: Ints, distinct: bool, candidate: Any) -> float:
+    """Take a candidate in, for the worst one where the beam is full. Returns the score to beat from now on.
+
+    With ``distinct`` the best prefix of each future comes first, the others get the places that are left over.
+    """
+    live, place = count[LIVE], -1
+    if distinct:
+        for j in range(live):
+            if new[j].key == candidate.key:
+                place = j
+                break
+    if place >= 0:
+        better = candidate.score > new[place].score
+        if live < len(new):
+            _spill(spill, count, new[place] if better else candidate)
+        if better:
+            new[place] = candidate
+    elif live < len(new):
+        new[live] = candidate
+        live += 1
+        count[LIVE] = live
+    else:
+        new[count[WORST]] = candidate
+    if live < len(new):
+        return -math.inf
+    count[WORST] = _worst(new, live)
+    return new[count[WORST]].score
+
+
+@compiled
+def _refill(new: Records, spill: Records, count: Ints) -> None:
+    """Places that are left over go to the best of those that stepped back."""
+    while count[LIVE] < len(new) and count[SPILT] > 0:
+        best = 0
+        if count[LIVE] + count[SPILT] > len(new):
+            for j in range(1, count[SPILT]):
+                if spill[j].score > spill[best].score:
+                    best = j
+        new[count[LIVE]] = spill[best]
+        count[LIVE] += 1
+        count[SPILT] -= 1
+        spill[best] = spill[count[SPILT]]
 
 
 @inlined
@@ -180,10 +239,13 @@ def _stay(
     tree: Records,
     old: Records,
     new: Records,
+    spill: Records,
     live: int,
     count: Ints,
     total: Floats,
     taken: Flags,
+    distinct: bool,
+    candidate: Any,
 ) -> float:
     """The live prefixes after a blank, their last symbol once more, or that symbol as a new one after their parent."""
     worst = -math.inf
@@ -199,8 +261,11 @@ def _stay(
                 symbol_ended = _logaddexp(symbol_ended, before + x[last])
                 taken[p, last] = True
         score = _logaddexp(blank_ended, symbol_ended) + tree[node].extra
-        if score > -math.inf:
-            worst = _offer(new, count, i, -1, blank_ended, symbol_ended, score)
+        if score > worst:
+            candidate.source, candidate.token = i, -1
+            candidate.key = _key(tree[node].context, tree[node].spelt, tree[node].phrase, last)
+            candidate.blank, candidate.symbol, candidate.score = blank_ended, symbol_ended, score
+            worst = _offer(new, spill, count, distinct, candidate)
     return worst
 
 
@@ -213,6 +278,7 @@ def _extend(
     tree: Records,
     old: Records,
     new: Records,
+    spill: Records,
     live: int,
     count: Ints,
     total: Floats,
@@ -220,6 +286,8 @@ def _extend(
     rows: Floats,
     most: float,
     worst: float,
+    distinct: bool,
+    candidate: Any,
 ) -> None:
     """The live prefixes with one more symbol, likeliest first; no fusion adds more than ``most`` to one of them."""
     for i in range(live):
@@ -231,13 +299,17 @@ def _extend(
                 break
             if c == blank or taken[i, c]:
                 continue
-            gain = _grow(f, node.context, node.spelt, node.phrase, c)[0] if f.active else 0.0
+            gain, context, spelt, phrase = 0.0, node.context, node.spelt, node.phrase
+            if f.active:
+                gain, context, spelt, phrase = _grow(f, context, spelt, phrase, c)
             if len(rows):
                 gain += rows[i, c]
             symbol_ended = (blank_ended if c == node.symbol else both) + x[c]
             score = symbol_ended + node.extra + gain
             if score > worst:
-                worst = _offer(new, count, i, c, -math.inf, symbol_ended, score)
+                candidate.source, candidate.token, candidate.key = i, c, _key(context, spelt, phrase, c)
+                candidate.blank, candidate.symbol, candidate.score = -math.inf, symbol_ended, score
+                worst = _offer(new, spill, count, distinct, candidate)
 
 
 @inlined
@@ -290,20 +362,24 @@ def advance(
     count: Ints,
     rows: Floats,
     most: float,
+    distinct: bool,
 ) -> tuple[Records, Records]:
     """Move the beam ``old`` over ``frames (time, vocabulary)``; ``order``: each frame's symbols, likeliest first.
 
     ``rows (beam, vocabulary)``: what scorers outside add to each live prefix, or no rows. Returns the beam, and the
-    other one for the next call.
+    other one for the next call. ``distinct``: see `_offer`.
     """
+    spill, candidate = np.zeros(len(old), PLACE), np.zeros(1, PLACE)
     total = np.zeros(len(old))
     taken = np.zeros((len(old), frames.shape[1]), np.bool_)
     for t in range(len(frames)):
-        live, count[LIVE] = count[LIVE], 0
+        live, count[LIVE], count[SPILT] = count[LIVE], 0, 0
         for i in range(live):
             total[i] = _logaddexp(old[i].blank, old[i].symbol)
-        worst = _stay(frames[t], blank, tree, old, new, live, count, total, taken)
-        _extend(f, frames[t], order[t], blank, tree, old, new, live, count, total, taken, rows, most, worst)
+        x, c = frames[t], candidate[0]
+        worst = _stay(x, blank, tree, old, new, spill, live, count, total, taken, distinct, c)
+        _extend(f, x, order[t], blank, tree, old, new, spill, live, count, total, taken, rows, most, worst, distinct, c)
+        _refill(new, spill, count)
         _settle(f, tree, old, new, live, count, taken, rows)
         old, new = new, old
     return old, new

@@ -121,6 +121,9 @@ class Recurrent(nn.Module):
     ) -> tuple[Tensor, list[CellState]]:
         """One layer, both directions: outputs ``(batch, time, output_size)`` and the state of each direction."""
         first = layer * self.directions
+        if self.bidirectional and self.fast and mask is None:
+            cell: Any = self.cells[first]
+            return cell.fast_both(self.cells[first + 1], frames)
         outputs, new = self._run(first, frames, state, mask)
         if not self.bidirectional:
             return outputs, [new]

@@ -25,7 +25,7 @@ from voiceseq.core.masks import check_frames, check_lengths, lengths_mask
 from voiceseq.errors import InputError
 
 State = Any  # None, a tensor (rows, ...), or a (named) tuple of states
-Step = Callable[[Tensor, State], tuple[Tensor, State]]
+Step = Callable[..., tuple[Tensor, State]]  # (tokens, state) or (tokens, state, memory)
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -81,22 +81,43 @@ def _check_rows(state: State, batch: int) -> None:
 class StepScorer(Scorer):
     """A decoder's or language model's ``step(tokens (rows,), state) -> (log_probs, state)`` as a scorer.
 
-    ``start_state``: the nest of tensors with one row an utterance (an encoder's memory and its mask belong in it), or
-    a function of the batch size where the start is the same for all.
+    ``start_state``: the nest of tensors with one row an utterance, or a function of the batch size where the start is
+    the same for all. ``memory``: a nest that all hypotheses of an utterance share and that never changes, as the
+    encoder's frames and their mask; ``step(tokens, state, memory)`` gets it with one row an *utterance*; the rows come
+    utterance by utterance in equal number: ``tokens.view(utterances, -1)`` groups them, and attention reads the frames
+    with several queries an utterance. Memory may be kept in the state instead; then it is copied for each hypothesis.
     """
 
-    def __init__(self, step: Step, start_state: State | Callable[[int], State] = None) -> None:
+    def __init__(
+        self, step: Step, start_state: State | Callable[[int], State] = None, memory: State | None = None
+    ) -> None:
         self.step = step
         self.start_state = start_state
+        self.memory = memory
 
     def start(self, batch: int) -> State:
-        """Raises InputError when the given state has another number of rows."""
+        """Raises InputError when the given state or memory has another number of rows."""
         state = self.start_state(batch) if callable(self.start_state) else self.start_state
         _check_rows(state, batch)
-        return state
+        _check_rows(self.memory, batch)
+        return state if self.memory is None else (state, self.memory, torch.arange(batch))
 
     def score(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        return self.step(tokens, state)
+        if self.memory is None:
+            return self.step(tokens, state)
+        inner, memory, utterance = state
+        log_probs, inner = self.step(tokens, inner, memory)
+        return log_probs, (inner, memory, utterance)
+
+    def select(self, state: State, index: Tensor) -> State:
+        if self.memory is None:
+            return select_rows(state, index)
+        inner, memory, utterance = state
+        before, utterance = utterance, utterance[index]
+        left = utterance.unique_consecutive()
+        if len(left) != len(before.unique_consecutive()):
+            memory = select_rows(self.memory, left)
+        return select_rows(inner, index), memory, utterance
 
 
 class CoverageScorer(Scorer):
