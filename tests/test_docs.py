@@ -30,6 +30,12 @@ def test_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_library_example_of_the_readme_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (library,) = [block for block in blocks if "voiceseq.core" in block]
+    exec(compile(library, "README.md", "exec"), {})
+
+
 def test_every_experiment_named_in_the_pages_exists() -> None:
     ours = {path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")} | {"NAME", "reverse"}
     for page in PAGES:

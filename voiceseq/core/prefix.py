@@ -113,14 +113,14 @@ class Fusion:
 
     @cached_property
     def bound(self) -> float:
-        """The most that one symbol can add."""
+        """The most that one symbol other than the separator can add."""
         f = self.arrays
         boost = float((self.boost * ((f.award + f.credit)[f.follow] - f.credit[:, None])).max())
         word = self.bonus + self.weight * max(0.0, self.unknown)
-        if self.separator is not None:  # to close a word, to leave the trie, or to go on in it
+        if self.separator is not None:  # from letter to letter of a word, or out of the trie
             parent = np.repeat(np.arange(len(f.spell_word)), np.diff(f.spell_first))
-            steps = f.ahead[f.spell_target] - f.ahead[parent]
-            word = max(word - f.ahead.min(), f.ahead[-1] - f.ahead.min(), steps.max(initial=0.0))
+            step = (f.ahead[f.spell_target] - f.ahead[parent]).max(initial=0.0)
+            word = max(float(step), float(f.ahead[-1] - f.ahead.min()))
         return max(0.0, word) + max(0.0, boost)
 
 

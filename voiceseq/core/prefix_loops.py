@@ -289,15 +289,17 @@ def _extend(
     distinct: bool,
     candidate: Any,
 ) -> None:
-    """The live prefixes with one more symbol, likeliest first; no fusion adds more than ``most`` to one of them."""
+    """The live prefixes with one more symbol, likeliest first: what fusion adds is at most ``most``.
+
+    The separator is tried before all others: what a whole word is worth has no such bound.
+    """
     for i in range(live):
         node, both, blank_ended = tree[old[i].node], total[i], old[i].blank
-        for k in range(len(order)):
-            c = order[k]
-            reach = both + x[c] + node.extra + most
-            if reach <= worst or reach == -math.inf:
+        for k in range(-1, len(order)):
+            c = f.separator if k < 0 else order[k]
+            if k >= 0 and both + x[c] + node.extra + most <= worst:
                 break
-            if c == blank or taken[i, c]:
+            if c < 0 or c == blank or taken[i, c] or (k >= 0 and c == f.separator):
                 continue
             gain, context, spelt, phrase = 0.0, node.context, node.spelt, node.phrase
             if f.active:

@@ -14,7 +14,7 @@ from voiceseq.errors import InputError
 from voiceseq.models.language import LanguageConfig, LanguageNetwork
 from voiceseq.text.vocabulary import Vocabulary
 
-FIRST = "\n"  # what a text without a beginning is taken to follow
+FIRST = "\n"  # what every text is taken to follow: it begins on a line of its own
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class LanguageModel:
     @torch.no_grad()
     def _read(self, prefix: str) -> tuple[int, Any]:
         """The last symbol of the prefix and the state after those before it."""
-        tokens = torch.tensor(self._encode(prefix or FIRST))
+        tokens = torch.tensor(self.vocabulary.encode(FIRST + prefix))
         state: Any = None
         for token in tokens[:-1]:
             _, state = self.network.step(token[None], state)
@@ -88,7 +88,7 @@ class LanguageModel:
         return [self._score(text) for text in texts]
 
     def _score(self, text: str) -> TextScore:
-        tokens = torch.tensor(self._encode(FIRST) + self._encode(text))
+        tokens = torch.tensor(self.vocabulary.encode(FIRST + text))
         if len(tokens) < 2:
             raise InputError("an empty text came; a score wants at least one symbol")
         window, total, state = self.network.config.context, 0.0, None
@@ -101,6 +101,3 @@ class LanguageModel:
     @staticmethod
     def _picked(logits: Tensor, targets: Tensor) -> Tensor:
         return logits.double().log_softmax(-1).gather(1, targets[:, None]).sum()
-
-    def _encode(self, text: str) -> list[int]:
-        return self.vocabulary.encode(text)

@@ -1,0 +1,75 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+import voiceseq
+from voiceseq.datasets.pairs import pad, pair_batch
+from voiceseq.errors import ConfigError, InputError
+from voiceseq.inference.transduce import Transducer
+from voiceseq.models.seq2seq import ATTENTIONS, Seq2SeqConfig, Seq2SeqNetwork
+from voiceseq.text.vocabulary import Vocabulary
+
+SOURCE = Vocabulary.from_text("abcdef", specials=("unknown",))
+TARGET = Vocabulary.from_text("01234", specials=("bos", "eos"))
+
+
+def make(attention: str = "additive") -> Transducer:
+    torch.manual_seed(2)
+    config = Seq2SeqConfig(len(SOURCE), len(TARGET), size=16, embedding=8, attention=attention)
+    return Transducer(Seq2SeqNetwork(config), SOURCE, TARGET, max_length=6)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_a_text_is_read_the_same_alone_and_in_company(attention: str) -> None:
+    model = make(attention)
+    texts = ["a", "abcdef", "fed"]
+    together = model.candidates(texts, beam=3, nbest=3)
+    for text, found in zip(texts, together, strict=True):
+        alone = model.candidates([text], beam=3, nbest=3)[0]
+        assert [candidate.text for candidate in alone] == [candidate.text for candidate in found]
+        assert [candidate.score for candidate in alone] == pytest.approx([c.score for c in found], abs=1e-4)
+
+
+def test_scores_are_those_of_teacher_forcing() -> None:
+    model = make()
+    batch = pair_batch([("fed", model.convert(["fed"])[0])], SOURCE, TARGET)
+    with torch.no_grad():
+        logits, _ = model.network(batch.source, batch.inputs, batch.source_lengths, batch.target_lengths)
+    total = logits.log_softmax(-1).gather(2, batch.targets[..., None]).sum()
+    assert model.candidates(["fed"], nbest=1)[0][0].score == pytest.approx(float(total), abs=1e-4)
+
+
+def test_attention_is_a_distribution_over_the_input() -> None:
+    weights = make().attention("fedcba", "012")
+    assert weights.shape == (4, 6)
+    torch.testing.assert_close(weights.sum(1), torch.ones(4))
+    with pytest.raises(InputError, match="no attention"):
+        make("none").attention("fed")
+
+
+def test_bad_texts_and_settings_are_refused() -> None:
+    with pytest.raises(InputError, match="empty"):
+        make().convert(["abc", ""])
+    assert len(make().convert(["日本 abc"])) == 1  # strange symbols are unknown, not an error
+    with pytest.raises(ConfigError, match="additive, dot, scaled_dot, none"):
+        Seq2SeqConfig(attention="luong")
+    with pytest.raises(ConfigError, match="even"):
+        Seq2SeqConfig(size=7)
+    with pytest.raises(InputError, match="row 1 is empty"):
+        pad([[1], []])
+
+
+def test_a_bundle_gives_the_same_model(tmp_path: Path) -> None:
+    model = make()
+    voiceseq.save_bundle(
+        tmp_path / "b.zip",
+        kind="transducer",
+        config=model.network.config,
+        weights=model.network.state_dict(),
+        vocabularies={"source": SOURCE.to_json(), "target": TARGET.to_json()},
+        decoding={"beam": 3, "alpha": 0.5, "max_length": 6},
+    )
+    again = voiceseq.load(tmp_path / "b.zip")
+    assert (again.beam, again.alpha) == (3, 0.5)
+    assert again.attention("abc").equal(model.attention("abc", again.convert(["abc"])[0]))
