@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from voiceseq.core.losses import cross_entropy
 from voiceseq.datasets.batching import own_share, training_loader
 from voiceseq.datasets.pairs import PairBatch, pair_batch
-from voiceseq.models.seq2seq import Seq2SeqConfig, Seq2SeqNetwork
+from voiceseq.models.seq2seq import Seq2SeqConfig, seq2seq
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
 from voiceseq.text.vocabulary import Vocabulary
 
@@ -57,11 +57,11 @@ class ReverseTask(SequenceTask):
 
     def __init__(self, model: Seq2SeqConfig, optimiser: OptimiserConfig, data: ReverseData) -> None:
         super().__init__(optimiser)
-        self.network = Seq2SeqNetwork(dataclasses.replace(model, source=len(data.source), target=len(data.target)))
+        self.network = seq2seq(dataclasses.replace(model, source=len(data.source), target=len(data.target)))
         self.source, self.target = data.source, data.target
 
     def loss(self, batch: PairBatch) -> tuple[Tensor, int, dict[str, float]]:
-        logits, _ = self.network(batch.source, batch.inputs, batch.source_lengths, batch.target_lengths)
+        logits = self.network(batch.source, batch.inputs, batch.source_lengths, batch.target_lengths)
         valid = torch.arange(batch.targets.shape[1]) < batch.target_lengths[:, None]
         right = float((logits.argmax(-1) == batch.targets)[valid].float().mean())
         count = int(batch.target_lengths.sum())

@@ -247,6 +247,49 @@ def test_narrow_beams_keep_what_the_textbook_keeps(beam):
         assert {h.tokens for h in hypotheses} == set(naive_search(row, beam))
 
 
+@pytest.mark.parametrize("level", ["symbols", "words", "phrases"])
+def test_the_best_of_each_future_first_still_finds_the_best(level):
+    model = random_ngram(["a", "b", "ab", "ba"], 2, seed=4)
+    spelt = model.spellings("_ ab")
+    fusion = {
+        "symbols": Fusion(4, model.table, [s if len(s) == 1 else () for s in spelt], weight=0.8),
+        "words": Fusion(4, model.table, spelt, separator=1, weight=0.8, unknown=-1.0, bonus=0.5),
+        "phrases": Fusion(4, phrases=[(2, 3), (3, 3)], boost=0.7, separator=1),
+    }[level]
+    log_probs = random_log_probs(12, 6, 4, seed=81)
+    many = prefix_beam_search(log_probs, beam=3000, nbest=3000, fusion=fusion)
+    for nbest in (1, 3):
+        assert prefix_beam_search(log_probs, beam=3000, nbest=nbest, fusion=fusion) == [b[:nbest] for b in many]
+
+
+def test_a_short_beam_is_not_filled_with_old_differences():
+    # nbest = beam asks for the plain beam: its prefixes differ long ago and share what they can become
+    symbols = "_ abcdefghij"
+    model = random_ngram(list(symbols[1:]), 2, seed=1)
+    fusion = Fusion(12, model.table, model.spellings(symbols))
+    log_probs = random_log_probs(10, 60, 12, seed=5, sharpness=2.5)
+    best, plain = (
+        sum(b[0].score for b in prefix_beam_search(log_probs, beam=8, nbest=nbest, fusion=fusion)) for nbest in (1, 8)
+    )
+    assert best > plain + 5
+
+
+def test_words_are_not_put_off_for_ever():
+    # a word costs 6 nats at its end: a narrow beam must not fill with prefixes that leave the separators out
+    words = ["ab", "ba", "bb", "aa"]
+    names = [BEGIN, END, UNKNOWN, *words]
+    grams = Grams(np.arange(7, dtype=np.int32)[:, None], np.array([-99.0, -1.0, -30.0] + [-6.0] * 4), np.zeros(7))
+    model = NgramModel(names, [grams])
+    text = " ".join(words[i % 4] for i in range(12))
+    path = [c for symbol in text for c in (0, " ab".index(symbol) + 1)]
+    generator = torch.Generator().manual_seed(3)
+    logits = 0.3 * torch.randn(1, len(path), 4, generator=generator)
+    logits[0, torch.arange(len(path)), path] += 4.0
+    fusion = Fusion(4, model.table, model.spellings("_ ab"), separator=1, weight=1.0)
+    ((best,),) = prefix_beam_search(logits.log_softmax(-1), beam=4, fusion=fusion)
+    assert "".join("_ ab"[c] for c in best.tokens) == text
+
+
 def test_long_strings_agree_with_torch():
     log_probs = random_log_probs(3, 300, 20, seed=51, sharpness=1.0)
     lengths = torch.tensor([300, 151, 40])

@@ -195,6 +195,33 @@ def test_batch_equals_alone(beam):
         assert [h.finished for h in alone] == [h.finished for h in together[b]]
 
 
+@torch.no_grad()
+def test_memory_of_an_utterance_is_shared_by_its_hypotheses():
+    # one row an utterance, never copied for the beam, dropped with its utterance: the same answers as in the state
+    model, memory, lengths = gru_batch(5, seed=6)
+    mask = torch.arange(7) < lengths[:, None]
+    sizes = set()
+
+    def step(tokens, hidden, shared):
+        frames, valid = shared
+        sizes.add((len(tokens) // len(frames), len(frames)))
+        repeat = torch.arange(len(frames)).repeat_interleave(len(tokens) // len(frames))
+        log_probs, state = model.step(tokens, (hidden, frames[repeat], valid[repeat], None))
+        return log_probs, state[0]
+
+    scorer = StepScorer(step, torch.zeros(5, 8), (memory, mask))
+    limits = torch.tensor([2, 9, 5, 9, 1])
+    options = {"beam": 4, "max_length": limits, "min_length": 1, "nbest": 2}
+    found = beam_search([(scorer, 1.0)], 5, 1, END, **options)
+    expected = beam_search([(model.scorer(memory, lengths), 1.0)], 5, 1, END, **options)
+    assert [[h.tokens for h in b] for b in found] == [[h.tokens for h in b] for b in expected]
+    assert [b[0].score for b in found] == pytest.approx([b[0].score for b in expected], abs=1e-5)
+    assert {(1, 5), (4, 5)} < sizes
+    assert any(utterances < 5 for _, utterances in sizes)
+    again = score_sequence([(scorer, 1.0)], [b[0].tokens for b in found], 1, END)
+    assert [h.score for h in again] == pytest.approx([b[0].score for b in found], abs=1e-5)
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10_000),

@@ -7,22 +7,22 @@ import voiceseq
 from voiceseq.datasets.pairs import pad, pair_batch
 from voiceseq.errors import ConfigError, InputError
 from voiceseq.inference.transduce import Transducer
-from voiceseq.models.seq2seq import ATTENTIONS, Seq2SeqConfig, Seq2SeqNetwork
+from voiceseq.models.seq2seq import ATTENTIONS, Seq2SeqConfig, seq2seq
 from voiceseq.text.vocabulary import Vocabulary
 
 SOURCE = Vocabulary.from_text("abcdef", specials=("unknown",))
 TARGET = Vocabulary.from_text("01234", specials=("bos", "eos"))
 
 
-def make(attention: str = "additive") -> Transducer:
+def make(attention: str = "additive", cell: str = "gru") -> Transducer:
     torch.manual_seed(2)
-    config = Seq2SeqConfig(len(SOURCE), len(TARGET), size=16, embedding=8, attention=attention)
-    return Transducer(Seq2SeqNetwork(config), SOURCE, TARGET, max_length=6)
+    config = Seq2SeqConfig(len(SOURCE), len(TARGET), cell, 16, embedding=8, layers=2, attention=attention)
+    return Transducer(seq2seq(config), SOURCE, TARGET, max_length=6)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_a_text_is_read_the_same_alone_and_in_company(attention: str) -> None:
-    model = make(attention)
+@pytest.mark.parametrize(("attention", "cell"), [*((name, "gru") for name in ATTENTIONS), ("none", "transformer")])
+def test_a_text_is_read_the_same_alone_and_in_company(attention: str, cell: str) -> None:
+    model = make(attention, cell)
     texts = ["a", "abcdef", "fed"]
     together = model.candidates(texts, beam=3, nbest=3)
     for text, found in zip(texts, together, strict=True):
@@ -31,17 +31,19 @@ def test_a_text_is_read_the_same_alone_and_in_company(attention: str) -> None:
         assert [candidate.score for candidate in alone] == pytest.approx([c.score for c in found], abs=1e-4)
 
 
-def test_scores_are_those_of_teacher_forcing() -> None:
-    model = make()
+@pytest.mark.parametrize("cell", ["gru", "lstm", "transformer"])
+def test_scores_are_those_of_teacher_forcing(cell: str) -> None:
+    model = make(cell=cell)
     batch = pair_batch([("fed", model.convert(["fed"])[0])], SOURCE, TARGET)
     with torch.no_grad():
-        logits, _ = model.network(batch.source, batch.inputs, batch.source_lengths, batch.target_lengths)
+        logits = model.network(batch.source, batch.inputs, batch.source_lengths, batch.target_lengths)
     total = logits.log_softmax(-1).gather(2, batch.targets[..., None]).sum()
     assert model.candidates(["fed"], nbest=1)[0][0].score == pytest.approx(float(total), abs=1e-4)
 
 
-def test_attention_is_a_distribution_over_the_input() -> None:
-    weights = make().attention("fedcba", "012")
+@pytest.mark.parametrize("cell", ["gru", "transformer"])
+def test_attention_is_a_distribution_over_the_input(cell: str) -> None:
+    weights = make(cell=cell).attention("fedcba", "012")
     assert weights.shape == (4, 6)
     torch.testing.assert_close(weights.sum(1), torch.ones(4))
     with pytest.raises(InputError, match="no attention"):

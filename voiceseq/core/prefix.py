@@ -2,7 +2,9 @@
 
 ``score(y) = log P_ctc(y) + fusion(y) + sum_k weight_k log p_k(y)``. The paths that collapse to one prefix are merged
 exactly, as the mass that ends in a blank plus the mass that ends in its last symbol; only prefixes that leave the beam
-lose theirs. The scores returned are those of whole strings: log P_ctc is computed anew by the forward algorithm.
+lose theirs. Where places are short they go first to the ``nbest`` best prefixes of each future (last symbol, n-gram
+context, word and phrase in the making): prefixes that differ only long ago would fill the beam otherwise. The scores
+returned are those of whole strings: log P_ctc is computed anew by the forward algorithm.
 """
 
 import math
@@ -239,9 +241,7 @@ def _search(
     if scorers:
         old, closing = _advance_with_scorers(fusion, frames, order, blank, tree, old, new, count, scorers, start, end)
     else:
-        old, _ = loops.advance(
-            f, frames, order, blank, tree, old, new, count, np.zeros((0, 0)), fusion.bound, nbest == 1
-        )
+        old, _ = loops.advance(f, frames, order, blank, tree, old, new, count, np.zeros((0, 0)), fusion.bound, nbest)
     old = old[: count[loops.LIVE]]
     ranks = np.argsort(-(loops.finish(f, tree, old) + closing), kind="stable")[:nbest]
     mass = np.logaddexp(old["blank"], old["symbol"])
@@ -276,7 +276,7 @@ def _advance_with_scorers(
             raise InputError("a scorer gave NaN; log-probabilities were wanted: look at the model's weights")
         most = fusion.bound + model.gain
         old, new = loops.advance(
-            fusion.arrays, frames[t : t + 1], order[t : t + 1], blank, tree, old, new, count, rows, most, False
+            fusion.arrays, frames[t : t + 1], order[t : t + 1], blank, tree, old, new, count, rows, most, len(old)
         )
         live = _renew(model, live, old[: count[loops.LIVE]])
     return old, np.array([0.0 if end is None else row[end] for row, _, _ in live])

@@ -188,18 +188,20 @@ def _spill(spill: Records, count: Ints, candidate: Any) -> None:
 
 
 @inlined
-def _offer(new: Records, spill: Records, count: Ints, distinct: bool, candidate: Any) -> float:
+def _offer(new: Records, spill: Records, count: Ints, alike: int, candidate: Any) -> float:
     """Take a candidate in, for the worst one where the beam is full. Returns the score to beat from now on.
 
-    With ``distinct`` the best prefix of each future comes first, the others get the places that are left over.
+    The best ``alike`` prefixes of each future come first, the others get the places that are left over: of two with
+    the same future the worse one can hardly win any more, and would keep out one that can.
     """
-    live, place = count[LIVE], -1
-    if distinct:
+    live, rivals, place = count[LIVE], 0, -1
+    if alike < len(new):
         for j in range(live):
             if new[j].key == candidate.key:
-                place = j
-                break
-    if place >= 0:
+                rivals += 1
+                if place < 0 or new[j].score < new[place].score:
+                    place = j
+    if rivals >= alike:
         better = candidate.score > new[place].score
         if live < len(new):
             _spill(spill, count, new[place] if better else candidate)
@@ -244,7 +246,7 @@ def _stay(
     count: Ints,
     total: Floats,
     taken: Flags,
-    distinct: bool,
+    alike: int,
     candidate: Any,
 ) -> float:
     """The live prefixes after a blank, their last symbol once more, or that symbol as a new one after their parent."""
@@ -265,7 +267,7 @@ def _stay(
             candidate.source, candidate.token = i, -1
             candidate.key = _key(tree[node].context, tree[node].spelt, tree[node].phrase, last)
             candidate.blank, candidate.symbol, candidate.score = blank_ended, symbol_ended, score
-            worst = _offer(new, spill, count, distinct, candidate)
+            worst = _offer(new, spill, count, alike, candidate)
     return worst
 
 
@@ -286,7 +288,7 @@ def _extend(
     rows: Floats,
     most: float,
     worst: float,
-    distinct: bool,
+    alike: int,
     candidate: Any,
 ) -> None:
     """The live prefixes with one more symbol, likeliest first: what fusion adds is at most ``most``.
@@ -311,14 +313,14 @@ def _extend(
             if score > worst:
                 candidate.source, candidate.token, candidate.key = i, c, _key(context, spelt, phrase, c)
                 candidate.blank, candidate.symbol, candidate.score = -math.inf, symbol_ended, score
-                worst = _offer(new, spill, count, distinct, candidate)
+                worst = _offer(new, spill, count, alike, candidate)
 
 
 @inlined
 def _child(f: FusionArrays, tree: Records, count: Ints, parent: int, token: int, more: float) -> int:
     """The node of this prefix; the same one where it was met before, or other prefixes would lose their parent."""
     index = tree[parent].child
-    while index >= 0 and tree[index].symbol != token:
+    while index >= 0 and True:
         index = tree[index].sibling
     if index >= 0:
         return index
@@ -364,12 +366,12 @@ def advance(
     count: Ints,
     rows: Floats,
     most: float,
-    distinct: bool,
+    alike: int,
 ) -> tuple[Records, Records]:
     """Move the beam ``old`` over ``frames (time, vocabulary)``; ``order``: each frame's symbols, likeliest first.
 
     ``rows (beam, vocabulary)``: what scorers outside add to each live prefix, or no rows. Returns the beam, and the
-    other one for the next call. ``distinct``: see `_offer`.
+    other one for the next call. ``alike``: see `_offer`.
     """
     spill, candidate = np.zeros(len(old), PLACE), np.zeros(1, PLACE)
     total = np.zeros(len(old))
@@ -379,8 +381,8 @@ def advance(
         for i in range(live):
             total[i] = _logaddexp(old[i].blank, old[i].symbol)
         x, c = frames[t], candidate[0]
-        worst = _stay(x, blank, tree, old, new, spill, live, count, total, taken, distinct, c)
-        _extend(f, x, order[t], blank, tree, old, new, spill, live, count, total, taken, rows, most, worst, distinct, c)
+        worst = _stay(x, blank, tree, old, new, spill, live, count, total, taken, alike, c)
+        _extend(f, x, order[t], blank, tree, old, new, spill, live, count, total, taken, rows, most, worst, alike, c)
         _refill(new, spill, count)
         _settle(f, tree, old, new, live, count, taken, rows)
         old, new = new, old

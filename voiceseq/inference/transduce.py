@@ -12,7 +12,7 @@ from voiceseq.core.scorers import StepScorer
 from voiceseq.core.search import beam_search
 from voiceseq.datasets.pairs import pad
 from voiceseq.errors import InputError
-from voiceseq.models.seq2seq import Seq2SeqConfig, Seq2SeqNetwork
+from voiceseq.models.seq2seq import Seq2SeqConfig, Seq2SeqNetwork, seq2seq
 from voiceseq.text.vocabulary import Vocabulary
 
 
@@ -42,7 +42,7 @@ class Transducer:
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> Self:
-        network = bundle.fill(Seq2SeqNetwork(bundle.config_as(Seq2SeqConfig)))
+        network = bundle.fill(seq2seq(bundle.config_as(Seq2SeqConfig)))
         source, target = (Vocabulary.from_json(bundle.vocabularies[side]) for side in ("source", "target"))
         return cls(network, source, target, **bundle.decoding)
 
@@ -73,7 +73,7 @@ class Transducer:
         source, lengths = self._encode([text])
         written = self.target.encode(self.convert([text])[0] if output is None else output)
         inputs = torch.tensor([[self.target.special("bos"), *written]])
-        _, weights = self.network(source, inputs, lengths)
+        weights = self.network.weights(source, inputs, lengths)
         if weights is None:
             raise InputError("this model has no attention; train one with model.attention=additive")
         return weights[0]
