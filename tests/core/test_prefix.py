@@ -274,6 +274,28 @@ def test_a_short_beam_is_not_filled_with_old_differences():
     assert best > plain + 5
 
 
+def test_what_the_beam_adds_up_is_the_score_of_the_whole_string():
+    # rescoring would hide a beam that ranks by other numbers: what is given ahead must be taken back to the last bit
+    from voiceseq.core import prefix_loops as loops
+
+    log_probs = random_log_probs(1, 6, 4, seed=91)
+    model = random_ngram(["a", "ab", "ba", "aab"], 3, seed=2)
+    fusion = Fusion(
+        4, model.table, model.spellings("_ ab"), separator=1, unknown=-0.3, bonus=0.4, phrases=[(2, 3), (2, 1, 3)]
+    )
+    frames = log_probs[0].double().numpy()
+    tree, old, new, count = loops.plant(fusion.arrays, 1 + 6 * 3000, 3000)
+    order = np.argsort(-frames, axis=1)
+    old, _ = loops.advance(
+        fusion.arrays, frames, order, BLANK, tree, old, new, count, np.zeros((0, 0)), fusion.bound, 1
+    )
+    old = old[: count[loops.LIVE]]
+    strings = [loops.spell_out(tree, place["node"]).tolist() for place in old]
+    assert len(strings) == len(all_paths(log_probs[0]))
+    exact = score_strings(log_probs.expand(len(strings), -1, -1), None, strings, fusion=fusion)
+    assert loops.finish(fusion.arrays, tree, old).tolist() == pytest.approx([h.score for h in exact], abs=1e-9)
+
+
 def test_words_are_not_put_off_for_ever():
     # a word costs 6 nats at its end: a narrow beam must not fill with prefixes that leave the separators out
     words = ["ab", "ba", "bb", "aa"]

@@ -11,8 +11,9 @@ three digits. There is nothing to learn here, and nothing of it in a state dict:
 """
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -95,8 +96,10 @@ class FeatureConfig:
 
     def frames(self, samples: Count) -> Count:
         """How many frames a number (or tensor) of samples has: ``max(0, (samples - window) // hop + 1)``."""
-        ready: Any = samples - (self.window - self.hop)
-        return (ready.clamp(min=0) if isinstance(ready, Tensor) else max(ready, 0)) // self.hop
+        ready = samples - (self.window - self.hop)
+        if isinstance(ready, Tensor):
+            return ready.clamp(min=0) // self.hop
+        return max(ready, 0) // self.hop
 
 
 def hz_to_mel(hz: Tensor, scale: str) -> Tensor:
@@ -139,6 +142,13 @@ def fourier_waves(config: FeatureConfig) -> Tensor:
     return torch.stack((angle.cos(), angle.sin()), 1)
 
 
+def smoothing_weights(count: int, s: float) -> tuple[Tensor, Tensor]:
+    """``M[t] = (1 - s) M[t-1] + s E[t]``, solved: what E ``(count, count)`` and M before ``(count, 1)`` weigh in M."""
+    time = torch.arange(count)
+    age = time[:, None] - time
+    return torch.where(age >= 0, s * (1 - s) ** age.clamp(min=0), 0.0), (1 - s) ** (time[:, None] + 1)
+
+
 class Features(nn.Module):
     """``(batch, time)`` samples -> ``(batch, time', mels)``, in one piece or in chunks."""
 
@@ -146,6 +156,8 @@ class Features(nn.Module):
     filters: Tensor
     tail: Tensor
     waves: Tensor
+    newer: Tensor
+    older: Tensor
 
     def __init__(self, config: FeatureConfig | None = None) -> None:
         super().__init__()
@@ -159,6 +171,8 @@ class Features(nn.Module):
         inside = filters.sum(1).nonzero().flatten().tolist()
         self.bins = slice(inside[0], inside[-1] + 1)
         self._keep("waves", fourier_waves(config)[self.bins].flatten(0, 1)[:, None] * window)
+        for name, values in zip(("newer", "older"), smoothing_weights(SMOOTHED, config.smoothing), strict=True):
+            self._keep(name, values)
 
     def _keep(self, name: str, values: Tensor) -> None:
         self.register_buffer(name, values.float(), persistent=False)
@@ -185,20 +199,23 @@ class Features(nn.Module):
             InputError: a wrong shape or dtype, NaN, lengths longer than the data, a state of another shape.
         """
         self._check(samples, state)
-        with torch.autocast(samples.device.type, enabled=False):
+        device = samples.device.type
+        # Entering a context costs as much as a fifth of a small chunk: only where it is needed.
+        with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
             frames, after = self._advance(samples.to(self.window.dtype), state)
         if lengths is not None:
-            lengths = self.output_lengths(check_lengths(lengths, *samples.shape, samples.device), state)
+            batch, time = samples.shape
+            lengths = self.output_lengths(check_lengths(lengths, batch, time, samples.device), state)
             frames = frames.masked_fill(~lengths_mask(lengths, frames.shape[1])[..., None], 0.0)
         return frames, after
 
     def _advance(self, samples: Tensor, state: State | None) -> tuple[Tensor, State]:
         tail = self.tail.expand(samples.shape[0], -1)
         padded = torch.cat((samples, tail) if state is None else (state[0], samples, tail), 1)
-        kept = padded[:, : padded.shape[1] - tail.shape[1]]
-        count = self.config.frames(kept.shape[1])
-        energies = self._energies_by_convolution(kept) if _tracing() else self._energies(padded, count)
-        rest = kept[:, count * self.config.hop :].clone()  # a view would keep the whole recording alive
+        end = padded.shape[1] - tail.shape[1]
+        count = self.config.frames(end)
+        energies = self._energies_by_convolution(padded[:, :end]) if _tracing() else self._energies(padded, count)
+        rest = padded[:, count * self.config.hop : end].clone()  # a view would keep the whole recording alive
         if self.config.kind == "pcen":
             before = samples.new_full((samples.shape[0], self.config.mels), -1.0) if state is None else state[1]
             frames, smoother = self._normalise(energies, before)
@@ -238,16 +255,19 @@ class Features(nn.Module):
         for block in (energies,) if _tracing() else torch.split(energies, SMOOTHED, 1):
             blocks.append(self._smooth(block, smoother))
             smoother = blocks[-1][:, -1]
-        relative = energies * (torch.cat(blocks, 1) + c.floor) ** -c.gain
+        smoothed = blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1)
+        relative = energies * (smoothed + c.floor) ** -c.gain
         return c.bias**c.power * torch.expm1(c.power * torch.log1p(relative / c.bias)), smoother
 
     def _smooth(self, energies: Tensor, before: Tensor) -> Tensor:
-        """``M[t] = (1 - s) M[t-1] + s E[t]`` for a few frames at once: a triangle of powers of ``1 - s``."""
-        s = self.config.smoothing
-        time = torch.arange(energies.shape[1], device=energies.device, dtype=energies.dtype)
-        age = time[:, None] - time
-        weights = torch.where(age >= 0, s * (1 - s) ** age.clamp(min=0), 0.0)
-        return weights @ energies + (1 - s) ** (time[:, None] + 1) * before[:, None]
+        """``M[t] = (1 - s) M[t-1] + s E[t]`` for a few frames at once."""
+        count = energies.shape[1]
+        if _tracing():  # an exported graph takes any number of frames
+            newer, older = smoothing_weights(count, self.config.smoothing)
+            newer, older = newer.to(energies), older.to(energies)
+        else:
+            newer, older = self.newer[:count, :count], self.older[:count]
+        return newer @ energies + older * before[:, None]
 
     def _check(self, samples: Tensor, state: State | None) -> None:
         if samples.dim() != 2 or samples.shape[0] == 0:

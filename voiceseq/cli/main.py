@@ -43,6 +43,11 @@ COMMANDS = {
         'voiceseq generate "ROMEO:"',
         bundle="shakespeare",
     ),
+    "prepare": Command(
+        "voiceseq.cli.prepare",
+        "make a manifest of recordings: your own folder or table, or a public corpus",
+        "voiceseq prepare folder recordings/ -o manifest.jsonl",
+    ),
     "bundle": Command(
         "voiceseq.cli.bundle",
         "show, verify or export a bundle",

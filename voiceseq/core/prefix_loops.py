@@ -320,7 +320,7 @@ def _extend(
 def _child(f: FusionArrays, tree: Records, count: Ints, parent: int, token: int, more: float) -> int:
     """The node of this prefix; the same one where it was met before, or other prefixes would lose their parent."""
     index = tree[parent].child
-    while index >= 0 and True:
+    while index >= 0 and tree[index].symbol != token:
         index = tree[index].sibling
     if index >= 0:
         return index

@@ -122,7 +122,7 @@ class _Rows:
         except (ValueError, RecursionError) as error:
             return self.note(number, f"is not JSON ({error})")
         if not isinstance(row, dict):
-            return self.note(number, f"is {_kind(row)}; an object like {{\"id\": ..., \"audio\": ...}} was wanted")
+            return self.note(number, f'is {_kind(row)}; an object like {{"id": ..., "audio": ...}} was wanted')
         faults = list(_faults(row))
         audio, found = self.find(row["audio"]) if not faults else (Path(), True)
         if not faults and self.check_files and not found:
@@ -253,7 +253,10 @@ def _line(clip: Clip, folder: str) -> bytes:
     row: dict[str, Any] = {"id": clip.id, "audio": _relative(clip.audio, folder)}
     row |= {"offset": clip.offset, "duration": clip.duration}
     row |= {name: value for name in ("text", "speaker") if (value := getattr(clip, name)) is not None}
-    faults = [*_faults(row), *(f"{name}: is the clip's own field, not an extra" for name in clip.extra if name in FIELDS)]
+    faults = [
+        *_faults(row),
+        *(f"{name}: is the clip's own field, not an extra" for name in clip.extra if name in FIELDS),
+    ]
     if faults:
         raise InputError(f"the clip {clip.id!r} cannot be written: {'; '.join(faults)}")
     row |= clip.extra
