@@ -10,6 +10,7 @@ algorithm (+ weighted language model, </s> included) of each decoder's best stri
 import argparse
 import json
 import math
+import os
 import re
 import tempfile
 import time
@@ -21,11 +22,14 @@ from pydoc_data import topics
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from voiceseq.core.attention import ScaledDotAttention
 from voiceseq.core.prefix import Fusion, prefix_beam_search, score_strings
+from voiceseq.core.recurrent import Recurrent
 from voiceseq.core.scorers import StepScorer
 from voiceseq.core.search import beam_search
+from voiceseq.core.shapes import TokenDecoder
 from voiceseq.text.ngram import BEGIN, END, UNKNOWN, Grams, NgramModel, write_arpa
 
 SYMBOLS = ["-", "|", *"abcdefghijklmnopqrstuvwxyz'.,:"]  # blank, word separator, and the rest: 32
@@ -185,35 +189,19 @@ def ctc_with_word_lm(name: str, clips: list[Tensor], model: NgramModel, arpa: Pa
     return compare(case, 1.0, clips, ours, theirs, lambda clip, strings: best_score(clip, strings, fusion), repeats=5)
 
 
-class Decoder(nn.Module):
-    """Two GRU layers with attention over the encoder's frames."""
-
-    def __init__(self, vocabulary: int, size: int) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(vocabulary, size)
-        self.cells = nn.ModuleList([nn.GRUCell(size, size), nn.GRUCell(2 * size, size)])
-        self.query, self.out = nn.Linear(size, size), nn.Linear(2 * size, vocabulary)
-
-    def step(
-        self, tokens: Tensor, state: tuple[Tensor, Tensor], memory: Tensor
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        first, second = state
-        first = self.cells[0](self.embed(tokens), first)
-        query = self.query(first).view(len(memory), -1, memory.shape[2])  # the hypotheses of an utterance read together
-        read = ((query @ memory.transpose(1, 2) / 16).softmax(2) @ memory).flatten(0, 1)
-        second = self.cells[1](torch.cat([first, read], 1), second)
-        return self.out(torch.cat([second, read], 1)).log_softmax(1), (first, second)
-
-
-def attention_by_batch(vocabulary: int, size: int, batch: int = 16, steps: int = 40, repeats: int = 7) -> dict:
+@torch.no_grad()
+def attention_by_batch(
+    vocabulary: int, size: int, threads: int, batch: int = 16, steps: int = 40, repeats: int = 7
+) -> dict:
     """Throughput of one batch of 16 utterances beside the same 16 one after the other."""
     torch.manual_seed(0)
-    decoder = Decoder(vocabulary, size).eval()
+    torch.set_num_threads(threads)
+    network = Recurrent(2 * size, size, cell="gru", layers=2)
+    decoder = TokenDecoder(vocabulary, network, size, ScaledDotAttention(size)).eval()
     memory = torch.randn(batch, 100, size)
 
     def search(frames: Tensor) -> list[float]:
-        zeros = torch.zeros(len(frames), size)
-        scorer = StepScorer(decoder.step, (zeros, zeros), frames)
+        scorer = StepScorer(decoder.decode_step, *decoder.start(frames[:, -1], frames))
         found = beam_search([(scorer, 1.0)], len(frames), 1, 0, beam=5, max_length=steps, min_length=steps)
         return [best[0].score for best in found]
 
@@ -223,7 +211,7 @@ def attention_by_batch(vocabulary: int, size: int, batch: int = 16, steps: int =
     difference = float(np.abs(np.array(search(memory)) - np.array(alone())).max())
     return {
         "case": f"attention beam search (2 x GRU {size}, {vocabulary} tokens, 100 frames, beam 5): "
-        f"throughput at batch {batch} over batch 1, one thread",
+        f"throughput at batch {batch} over batch 1, {threads} thread{'s' * (threads > 1)}",
         "ours_s": together_s,
         "reference_s": alone_s,
         "ratio": speedup,
@@ -251,9 +239,11 @@ def measure() -> dict:
             rows.append(ctc_without_lm(name, clips))
             rows.append(ctc_with_token_lm(name, clips, characters, Path(folder) / "characters.arpa"))
             rows.append(ctc_with_word_lm(name, clips, word_model, Path(folder) / "words.arpa"))
-    rows.append(attention_by_batch(vocabulary=500, size=256))
-    rows.append(attention_by_batch(vocabulary=64, size=128))
-    return {"benchmark": "search", "threads": 1, "rows": rows}
+    cores = len(os.sched_getaffinity(0))
+    for threads in sorted({1, cores}):
+        rows += [attention_by_batch(500, 256, threads), attention_by_batch(64, 128, threads)]
+    torch.set_num_threads(1)
+    return {"benchmark": "search", "rows": rows}
 
 
 def main() -> None:

@@ -189,9 +189,9 @@ def test_step_by_step_equals_teacher_forcing(attention, cell):
     network = model(attention, cell)
     x, tokens = batch()
     logits, weights = network(x, tokens, LENGTHS)
-    state = network.start(x, LENGTHS)
+    state, memory = network.start(x, LENGTHS)
     for t in range(6):
-        log_probs, state = network.decode_step(tokens[:, t], state)
+        log_probs, state = network.decode_step(tokens[:, t], state, memory)
         close(log_probs, logits[:, t].log_softmax(-1))
         if weights is not None:
             close(weights[:, t], state[2])
@@ -255,16 +255,30 @@ def test_a_search_may_choose_among_the_rows(attention):
     network = model(attention)
     x, tokens = batch()
     rows = torch.tensor([2, 0, 0, 1])
-    _, state = network.decode_step(tokens[:, 0], network.start(x, LENGTHS))
-    expected, _ = network.decode_step(tokens[:, 1], state)
-    chosen, _ = network.decode_step(tokens[rows, 1], choose(state, rows))
+    state, memory = network.start(x, LENGTHS)
+    _, state = network.decode_step(tokens[:, 0], state, memory)
+    expected, _ = network.decode_step(tokens[:, 1], state, memory)
+    chosen, _ = network.decode_step(tokens[rows, 1], choose(state, rows), memory and choose(memory, rows))
     close(chosen, expected[rows])
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_hypotheses_of_a_sequence_share_its_memory(attention):
+    network = model(attention)
+    x, tokens = batch()
+    state, memory = network.start(x, LENGTHS)
+    _, state = network.decode_step(tokens[:, 0], state, memory)
+    rows = torch.arange(3).repeat_interleave(4)  # four hypotheses each, sequence by sequence
+    fed = torch.arange(12) % VOCABULARY
+    shared, _ = network.decode_step(fed, choose(state, rows), memory)
+    copied, _ = network.decode_step(fed, choose(state, rows), memory and choose(memory, rows))
+    close(shared, copied)
 
 
 def fed_tokens(network, monkeypatch, *args, **options):
     """What the decoder was fed, step by step ``(batch, time)``, and the logits."""
     fed, step = [], network.decoder._step
-    monkeypatch.setattr(network.decoder, "_step", lambda tokens, state: (fed.append(tokens), step(tokens, state))[1])
+    monkeypatch.setattr(network.decoder, "_step", lambda tokens, *more: (fed.append(tokens), step(tokens, *more))[1])
     logits, _ = network(*args, **options)
     return torch.stack(fed, 1), logits
 
@@ -329,9 +343,10 @@ def test_decoder_learns_to_reverse():
         loss.backward()
         optimiser.step()
     symbols = torch.randint(1, 6, (50, 5))
-    state, last, out = network.start(nn.functional.one_hot(symbols, 6).float()), torch.zeros(50, dtype=torch.long), []
+    state, memory = network.start(nn.functional.one_hot(symbols, 6).float())
+    last, out = torch.zeros(50, dtype=torch.long), []
     for _ in range(5):
-        log_probs, state = network.decode_step(last, state)
+        log_probs, state = network.decode_step(last, state, memory)
         last = log_probs.argmax(-1)
         out.append(last)
     assert (torch.stack(out, 1) == symbols.flip(1)).float().mean() > 0.9

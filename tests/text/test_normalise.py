@@ -38,8 +38,8 @@ SAID = {
     "12345": "twelve thousand three hundred forty five",
     "007": "zero zero seven",
     "1234567890123456": "one two three four five six seven eight nine zero one two three four five six",
-    "999999999999999": "nine hundred ninety nine trillion nine hundred ninety nine billion nine hundred ninety nine million "
-    "nine hundred ninety nine thousand nine hundred ninety nine",
+    "999999999999999": "nine hundred ninety nine trillion nine hundred ninety nine billion nine hundred ninety "
+    "nine million nine hundred ninety nine thousand nine hundred ninety nine",
     "3.14": "three point one four",
     "v1.2.3": "v one point two point three",
     "-5 covid-19": "minus five covid nineteen",
@@ -49,16 +49,17 @@ SAID = {
     "x²": "x two",
     "It is 5.": "it is five",
     # years and decades
-    "1999 1905 1900 2000 2005 2010 2024": "nineteen ninety nine nineteen oh five nineteen hundred two thousand two thousand "
-    "five twenty ten twenty twenty four",
+    "1999 1905 1900 2000 2005 2010 2024": "nineteen ninety nine nineteen oh five nineteen hundred two thousand "
+    "two thousand five twenty ten twenty twenty four",
     "1066": "one thousand sixty six",
     "the 1990s, the 90s, the '80s": "the nineteen nineties the nineties the eighties",
     # ordinals
-    "1st 2nd 3rd 4th 11th 12th 20th 21st 100th": "first second third fourth eleventh twelfth twentieth twenty first one "
-    "hundredth",
+    "1st 2nd 3rd 4th 11th 12th 20th 21st 100th": "first second third fourth eleventh twelfth twentieth twenty first "
+    "one hundredth",
     "1,000th": "one thousandth",
     # money
-    "$1 $5 $5.50 $0.99 $1.01": "one dollar five dollars five dollars and fifty cents ninety nine cents one dollar and one cent",
+    "$1 $5 $5.50 $0.99 $1.01": "one dollar five dollars five dollars and fifty cents ninety nine cents "
+    "one dollar and one cent",
     "£3.20 €10 ¥500": "three pounds and twenty pence ten euros five hundred yen",
     "$1.5 million, $3bn, $20k": "one point five million dollars three billion dollars twenty thousand dollars",
     "$1,999": "one thousand nine hundred ninety nine dollars",

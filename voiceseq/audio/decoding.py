@@ -1,8 +1,8 @@
 """Decoders: sound files as blocks of samples, by soundfile where it can, else by ffmpeg in a process of its own.
 
-``open_decoder(path)`` finds the one that reads a file. A decoder knows ``sample_rate``, ``channels`` and, where the file
-says so, ``frames``; ``blocks`` gives ``(frames, channels)`` float32. What is wrong with a file and yet leaves something
-to work on (its end is missing) is noted in ``problems``; what leaves nothing raises ``AudioError``.
+``open_decoder(path)`` finds the one that reads a file. A decoder knows ``sample_rate``, ``channels`` and, where the
+file says so, ``frames``; ``blocks`` gives ``(frames, channels)`` float32. What is wrong with a file and yet leaves
+something to work on (its end is missing) is noted in ``problems``; what leaves nothing raises ``AudioError``.
 """
 
 import os
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,20 +150,182 @@ class SoundFileDecoder(Decoder):
             return block[: count if read.all() else int(read.argmin())]
 
     def _note_cut_end(self, frames: int) -> None:
-        """libsndfile is silent about a wav or an ogg file whose end is missing."""
+        """libsndfile is silent about a wav or ogg file whose end is missing."""
         if self.format.startswith("OGG") and not ogg_has_end(self._path):
-            self.problems.append(f"{self.name} is cut short: its last page is missing; {self._seconds(frames)} are used")
+            seconds = frames / self.sample_rate
+            self.problems.append(f"{self.name} is cut short: its last page is missing; {seconds:.2f} s are used")
         if self.format.startswith("WAV"):
             with self._path.open("rb") as file:
                 header = read_wave_header(file)
-            if header and header.frame_bytes and header.promised < OPEN_ENDED:
-                promised = header.promised // header.frame_bytes
-                if promised > frames and "PCM" in self.format or "FLOAT" in self.format or "DOUBLE" in self.format:
-                    if promised > frames:
-                        self._note_missing(promised, frames)
-
-    def _seconds(self, frames: int) -> str:
-        return f"{frames / self.sample_rate:.2f} s"
+                there = os.fstat(file.fileno()).st_size - file.tell()
+            if header and there < header.promised < OPEN_ENDED:
+                self._note_missing(round(frames * header.promised / there), frames)
 
     def close(self) -> None:
         self._file.close()
+
+
+class FfmpegDecoder(Decoder):
+    """Everything else that has sound in it (m4a, mp4, webm, ...), decoded by ffmpeg and read from a pipe.
+
+    ffmpeg gets an argument list and no shell, may open this one file and nothing on the net, and is killed when it
+    hangs. ``frames`` is what the file's header says, near the truth or None.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(path)
+        program = shutil.which("ffmpeg")
+        if program is None:
+            raise AudioError(f"{path} cannot be read: {reason}; if it is sound, {INSTALL}")
+        self.format = "ffmpeg"
+        self._late = False
+        self._said: deque[str] = deque(maxlen=100)
+        self._process = subprocess.Popen(
+            ffmpeg_command(program, path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        try:
+            self._open(reason)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def _pipe(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def _listen(self) -> None:
+        """Keep the last of what ffmpeg says, so that its pipe never fills."""
+        assert self._process.stderr is not None
+        while line := self._process.stderr.readline(4096):
+            self._said.append(line.decode(errors="replace").strip())
+
+    def _open(self, reason: str) -> None:
+        timer = self._watch()
+        header = read_wave_header(self._pipe)
+        timer.cancel()
+        self._check_in_time()
+        if header is None:
+            self._listener.join(1.0)
+            said = self._said[-1] if self._said else "nothing"
+            raise AudioError(f"{self.name} holds no sound that can be read ({reason}; ffmpeg says: {said})")
+        self.sample_rate, self.channels = header.sample_rate, header.channels
+        duration = re.search(r"Duration: (\d+):(\d\d):(\d\d\.\d+)", "\n".join(self._said))
+        hours, minutes, seconds = map(float, duration.groups()) if duration else (0.0, 0.0, 0.0)
+        self.frames = round((hours * 3600 + minutes * 60 + seconds) * self.sample_rate) or None
+
+    def blocks(self, start: int, count: int | None, size: int) -> Iterator[Block]:
+        # Decoding from the beginning is the only seek that is exact for every container.
+        at, end = 0, float("inf") if count is None else start + count
+        while at < end and len(block := self._read(size)):
+            wanted = block[max(0, start - at) : int(min(len(block), end - at))]
+            at += len(block)
+            if len(wanted):
+                yield wanted
+        if at >= end:
+            return
+        if at >= (LONGEST_S - 1) * self.sample_rate:
+            self.problems.append(f"{self.name} is longer than {LONGEST_S / 3600:g} hours; the rest is left out")
+        elif self.frames and at < 0.99 * self.frames - 0.1 * self.sample_rate:  # headers are a little off
+            self._note_missing(self.frames, at)
+
+    def _read(self, count: int) -> Block:
+        width = 4 * self.channels
+        timer = self._watch()
+        data = self._pipe.read(count * width)
+        timer.cancel()
+        self._check_in_time()
+        return np.frombuffer(data[: len(data) // width * width], "<f4").reshape(-1, self.channels).astype(np.float32)
+
+    def _watch(self) -> threading.Timer:
+        timer = threading.Timer(STALL_S, self._kill)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _kill(self) -> None:
+        self._late = True
+        self._process.kill()
+
+    def _check_in_time(self) -> None:
+        if self._late:
+            raise AudioError(f"{self.name}: ffmpeg hung for {STALL_S:g} s and was stopped: is the file damaged?")
+
+    def close(self) -> None:
+        """End ffmpeg, wherever it is, and wait for it, so that no process is left behind."""
+        self._process.kill()
+        self._process.wait()
+        self._listener.join()
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def ffmpeg_command(program: str, path: Path) -> list[str]:
+    """The first sound track as 32-bit float wav on stdout. ``file:`` and the full path: no name can be an option."""
+    source = ["-protocol_whitelist", "file,pipe", "-format_whitelist", FORMATS, "-i", f"file:{path.absolute()}"]
+    wanted = ["-map", "0:a:0", "-t", f"{LONGEST_S:g}", "-c:a", "pcm_f32le", "-f", "wav", "pipe:1"]
+    return [program, "-nostdin", "-hide_banner", "-nostats", *source, *wanted]
+
+
+@dataclass(frozen=True)
+class WaveHeader:
+    """What a wav file says of itself; ``promised`` is the length of its sound in bytes."""
+
+    sample_rate: int
+    channels: int
+    bits: int
+    promised: int
+
+
+def read_wave_header(file: IO[bytes]) -> WaveHeader | None:
+    """Read up to the first byte of sound; None where the file is no wav or its header is not whole."""
+    start = file.read(12)
+    if start[:4] not in (b"RIFF", b"RF64") or start[8:] != b"WAVE":
+        return None
+    channels = rate = bits = 0
+    while len(head := file.read(8)) == 8:
+        name, size = struct.unpack("<4sI", head)
+        if name == b"data":
+            return WaveHeader(rate, channels, bits, size)
+        body = file.read(min(size + size % 2, 1 << 24))
+        if name == b"fmt " and len(body) >= 16:
+            _, channels, rate, _, _, bits = struct.unpack("<HHIIHH", body[:16])
+    return None
+
+
+def ogg_has_end(path: Path) -> bool:
+    """Whether the last page is whole and says that it is the last."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - (1 << 17)))  # a page has at most 65,307 bytes
+        data = file.read()
+    page = data[data.rfind(b"OggS") :]
+    if len(page) < 27:
+        return False
+    segments = page[27 : 27 + page[26]]
+    return bool(page[5] & 4) and len(page) >= 27 + page[26] + sum(segments)
+
+
+def _check_readable(path: Path) -> None:
+    if path.exists() and not path.is_file():  # a pipe would be waited for, a device never ends
+        raise AudioError(f"{path} is {'a folder' if path.is_dir() else 'not a plain file'}; a sound file was wanted")
+    try:
+        with path.open("rb") as file:
+            empty = not file.read(1)
+    except FileNotFoundError:
+        raise AudioError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise AudioError(f"{path} cannot be read: {error.strerror}; a sound file was wanted") from error
+    if empty:
+        raise AudioError(f"{path} is empty (0 bytes); a sound file was wanted")
+
+
+def _check_figures(name: str, sample_rate: int, channels: int) -> None:
+    if not SLOWEST <= sample_rate <= FASTEST:
+        wanted = f"{SLOWEST:,} to {FASTEST:,} was wanted"
+        raise AudioError(f"{name}: its header says {sample_rate:,} samples a second; {wanted}: the file is damaged")
+    if not 1 <= channels <= 1024:
+        raise AudioError(f"{name}: its header says {channels} channels; 1 to 1024 was wanted: the file is damaged")

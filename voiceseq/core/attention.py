@@ -26,7 +26,8 @@ Cache = tuple[Tensor, Tensor]
 class QueryAttention(nn.Module):
     """One query over many keys: ``weights = softmax(scores)``, ``context = sum_t weights_t values_t``.
 
-    A child says how a query scores keys (``scores``) and what of it can be done once a sequence (``prepare``).
+    A child says how queries score keys (``scores``) and what of it can be done once a sequence (``prepare``). In a beam
+    search the hypotheses of an utterance look at the same keys: ``attend`` takes several queries a sequence.
     """
 
     def __init__(self, query_size: int, key_size: int) -> None:
@@ -38,8 +39,8 @@ class QueryAttention(nn.Module):
         """What depends on the ``keys (batch, time, key_size)`` alone."""
         return keys
 
-    def scores(self, query: Tensor, prepared: Tensor, previous: Tensor | None) -> Tensor:
-        """``(batch, time)``, unnormalised."""
+    def scores(self, queries: Tensor, prepared: Tensor, previous: Tensor | None) -> Tensor:
+        """``queries (batch, count, query_size)`` -> ``(batch, count, time)``, unnormalised."""
         raise NotImplementedError
 
     def attend(
@@ -50,9 +51,14 @@ class QueryAttention(nn.Module):
         mask: Tensor | None = None,
         previous: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """One step of decoding, unchecked: like ``forward`` but with ``prepared = prepare(keys)``."""
-        weights = masked_softmax(self.scores(query, prepared, previous), mask)
-        return torch.bmm(weights[:, None], values)[:, 0], weights
+        """One step of decoding, unchecked: like ``forward`` but with ``prepared = prepare(keys)``.
+
+        ``query (rows, query_size)`` and ``previous (rows, time)`` have one row a sequence or, sequence by sequence,
+        equally many of them; so have the context and the weights that come out.
+        """
+        queries = query.view(prepared.shape[0], -1, self.query_size)
+        weights = masked_softmax(self.scores(queries, prepared, previous), None if mask is None else mask[:, None])
+        return torch.bmm(weights, values).flatten(0, 1), weights.flatten(0, 1)
 
     def forward(
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, previous: Tensor | None = None
@@ -82,17 +88,17 @@ class DotAttention(QueryAttention):
     def __init__(self, size: int) -> None:
         super().__init__(size, size)
 
-    def scores(self, query: Tensor, prepared: Tensor, previous: Tensor | None) -> Tensor:
-        """``(batch, time)``, unnormalised."""
-        return torch.bmm(prepared, query[:, :, None])[:, :, 0]
+    def scores(self, queries: Tensor, prepared: Tensor, previous: Tensor | None) -> Tensor:
+        """``queries (batch, count, query_size)`` -> ``(batch, count, time)``, unnormalised."""
+        return torch.bmm(queries, prepared.transpose(1, 2))
 
 
 class ScaledDotAttention(DotAttention):
     """``score_t = q . k_t / sqrt(size)``: the variance of a score does not grow with the size."""
 
-    def scores(self, query: Tensor, prepared: Tensor, previous: Tensor | None) -> Tensor:
-        """``(batch, time)``, unnormalised."""
-        return super().scores(query, prepared, previous) / math.sqrt(self.key_size)
+    def scores(self, queries: Tensor, prepared: Tensor, previous: Tensor | None) -> Tensor:
+        """``queries (batch, count, query_size)`` -> ``(batch, count, time)``, unnormalised."""
+        return super().scores(queries, prepared, previous) / math.sqrt(self.key_size)
 
 
 class AdditiveAttention(QueryAttention):
@@ -108,9 +114,13 @@ class AdditiveAttention(QueryAttention):
         """``U k``: ``(batch, time, size)``."""
         return self.key(keys)
 
-    def scores(self, query: Tensor, prepared: Tensor, previous: Tensor | None) -> Tensor:
-        """``(batch, time)``, unnormalised."""
-        return self.score(torch.tanh(self.query(query)[:, None] + prepared))[..., 0]
+    def scores(self, queries: Tensor, prepared: Tensor, previous: Tensor | None) -> Tensor:
+        """``queries (batch, count, query_size)`` -> ``(batch, count, time)``, unnormalised."""
+        return self._energies(queries, prepared[:, None])
+
+    def _energies(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """``keys (batch, count or 1, time, size)``: each query may have keys of its own."""
+        return self.score(torch.tanh(self.query(queries)[:, :, None] + keys))[..., 0]
 
 
 class LocationAwareAttention(AdditiveAttention):
@@ -127,12 +137,12 @@ class LocationAwareAttention(AdditiveAttention):
         self.convolution = nn.Conv1d(1, filters, kernel, padding=kernel // 2, bias=False)
         self.location = nn.Linear(filters, size, bias=False)
 
-    def scores(self, query: Tensor, prepared: Tensor, previous: Tensor | None) -> Tensor:
-        """``(batch, time)``, unnormalised."""
+    def scores(self, queries: Tensor, prepared: Tensor, previous: Tensor | None) -> Tensor:
+        """``queries (batch, count, query_size)`` -> ``(batch, count, time)``, unnormalised."""
         if previous is None:
-            return super().scores(query, prepared, previous)
+            return super().scores(queries, prepared, previous)
         located = self.location(self.convolution(previous[:, None]).transpose(1, 2))
-        return super().scores(query, prepared + located, previous)
+        return self._energies(queries, prepared[:, None] + located.view(*queries.shape[:2], *located.shape[1:]))
 
 
 class MultiHeadAttention(nn.Module):

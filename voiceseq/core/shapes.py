@@ -26,7 +26,9 @@ from voiceseq.core.recurrent import State as NetworkState
 from voiceseq.errors import InputError
 
 DecoderState = tuple[Any, ...]
-"""The network's state; with attention also the last context and weights, and the memory with its mask."""
+"""The network's state; with attention also the last context and weights."""
+Memory = tuple[Tensor, Tensor, Tensor]
+"""What attention looks at, one row a sequence, never changed: prepared keys, frames, mask."""
 
 POOLS = ("last", "mean", "max", "attention")
 
@@ -203,15 +205,18 @@ class TokenDecoder(nn.Module):
         self.join = nn.Linear(network.output_size + context, network.output_size) if attention else None
         self.output = nn.Linear(network.output_size, vocabulary)
 
-    def start(self, summary: Tensor, memory: Tensor | None = None, lengths: Tensor | None = None) -> DecoderState:
-        """The state before the first symbol.
+    def start(
+        self, summary: Tensor, memory: Tensor | None = None, lengths: Tensor | None = None
+    ) -> tuple[DecoderState, Memory | None]:
+        """The state before the first symbol, and what attention will look at.
 
         Args:
             summary: ``(batch, summary)``, e.g. the encoder's last state, or the picture of a caption.
             memory: ``(batch, time, attention.key_size)`` with its ``lengths (batch,)``; for attention alone.
 
         Returns:
-            Nested tuples of tensors, each with the batch first, so that a search can choose among the rows.
+            State and memory, nested tuples of tensors with the batch first: a search chooses among the rows of the
+            state, and all hypotheses of a sequence share its row of the memory. Without attention there is no memory.
 
         Raises:
             InputError: wrong shapes, NaN, or a memory where there is no attention and the other way round.
@@ -219,21 +224,27 @@ class TokenDecoder(nn.Module):
         inner = self.bridge(summary)
         if self.attention is None or memory is None:
             if self.attention is None and memory is None:
-                return (inner,)
+                return (inner,), None
             raise InputError("attention and memory go together; give the decoder both or neither")
         mask = lengths_mask(check_frames(memory, lengths, self.attention.key_size, "memory"), memory.shape[1])
         nothing, nowhere = memory.new_zeros(memory[:, 0].shape), memory.new_zeros(memory[..., 0].shape)
-        return inner, nothing, nowhere, self.attention.prepare(memory), memory, mask
+        return (inner, nothing, nowhere), (self.attention.prepare(memory), memory, mask)
 
-    def decode_step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """The last symbols ``(rows,)`` -> ``log_probs (rows, vocabulary)`` of the next, and the next state."""
-        logits, state = self._step(tokens, state)
+    def decode_step(
+        self, tokens: Tensor, state: DecoderState, memory: Memory | None = None
+    ) -> tuple[Tensor, DecoderState]:
+        """The last symbols ``(rows,)`` -> ``log_probs (rows, vocabulary)`` of the next, and the next state.
+
+        ``tokens`` and ``state`` have a row for each sequence of the memory or, grouped, equally many: a scorer is
+        ``StepScorer(decoder.decode_step, *decoder.start(...))``.
+        """
+        logits, state = self._step(tokens, state, memory)
         return logits.log_softmax(-1), state
 
     def forward(
         self,
         tokens: Tensor,
-        state: DecoderState,
+        start: tuple[DecoderState, Memory | None],
         lengths: Tensor | None = None,
         sampling: float = 0.0,
         generator: torch.Generator | None = None,
@@ -242,7 +253,7 @@ class TokenDecoder(nn.Module):
 
         Args:
             tokens: ``(batch, time)``, what is fed in: the start symbol and the targets without the last one.
-            state: of ``start``.
+            start: what ``start`` gave.
             lengths: ``(batch,)`` of the tokens.
             sampling: the probability that a step is fed a draw from the model's own last distribution instead of the
                 true symbol (never for the first symbol); ``generator`` makes the draws repeatable.
@@ -258,34 +269,39 @@ class TokenDecoder(nn.Module):
         if not 0.0 <= sampling <= 1.0:
             raise InputError(f"sampling is {sampling}; a probability from 0 to 1 was wanted")
         if self.attention is None and not sampling:
-            hidden, _ = self.network(self.embedding(tokens), state[0], lengths)
+            hidden, _ = self.network(self.embedding(tokens), start[0][0], lengths)
             return _zero_padding(self.output(hidden), checked), None
-        logits, weights = self._unroll(tokens, state, sampling, generator)
+        logits, weights = self._unroll(tokens, *start, sampling, generator)
         return _zero_padding(logits, checked), None if weights is None else _zero_padding(weights, checked)
 
     def _unroll(
-        self, tokens: Tensor, state: DecoderState, sampling: float, generator: torch.Generator | None
+        self,
+        tokens: Tensor,
+        state: DecoderState,
+        memory: Memory | None,
+        sampling: float,
+        generator: torch.Generator | None,
     ) -> tuple[Tensor, Tensor | None]:
         """Step by step: logits ``(batch, time, vocabulary)``, weights ``(batch, time, memory time)`` or None."""
         logits: list[Tensor] = []
         weights: list[Tensor] = []
         for true in tokens.unbind(1):
             fed = _sometimes_own(true, logits[-1], sampling, generator) if logits and sampling else true
-            output, state = self._step(fed, state)
+            output, state = self._step(fed, state, memory)
             logits.append(output)
             weights += state[2:3]
         return torch.stack(logits, 1), torch.stack(weights, 1) if weights else None
 
-    def _step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+    def _step(self, tokens: Tensor, state: DecoderState, memory: Memory | None) -> tuple[Tensor, DecoderState]:
         x = self.embedding(tokens)
-        if self.attention is None or self.join is None:
+        if self.attention is None or self.join is None or memory is None:
             hidden, inner = self.network.step(x, state[0])
             return self.output(hidden), (inner,)
-        inner, context, weights, prepared, memory, mask = state
+        inner, context, weights = state
         hidden, inner = self.network.step(torch.cat((x, context), -1), inner)
-        context, weights = self.attention.attend(hidden, prepared, memory, mask, weights)
+        context, weights = self.attention.attend(hidden, *memory, weights)
         joined = torch.tanh(self.join(torch.cat((hidden, context), -1)))
-        return self.output(joined), (inner, context, weights, prepared, memory, mask)
+        return self.output(joined), (inner, context, weights)
 
 
 class EncoderDecoder(nn.Module):
@@ -306,8 +322,8 @@ class EncoderDecoder(nn.Module):
             raise InputError(f"attention takes keys of {decoder.attention.key_size}; the encoder gives {size}")
         self.encoder, self.decoder = encoder, decoder
 
-    def start(self, frames: Tensor, lengths: Tensor | None = None) -> DecoderState:
-        """Encode ``frames (batch, time, encoder.input_size)``: the decoder's state before the first symbol.
+    def start(self, frames: Tensor, lengths: Tensor | None = None) -> tuple[DecoderState, Memory | None]:
+        """Encode ``frames (batch, time, encoder.input_size)``: the decoder's state before the first symbol, and memory.
 
         Raises:
             InputError: a wrong shape, no frames, lengths longer than the data, NaN.
@@ -319,9 +335,11 @@ class EncoderDecoder(nn.Module):
             return self.decoder.start(summary)
         return self.decoder.start(summary, memory, lengths)
 
-    def decode_step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """The last symbols ``(rows,)`` -> ``log_probs (rows, vocabulary)`` of the next, and the next state."""
-        return self.decoder.decode_step(tokens, state)
+    def decode_step(
+        self, tokens: Tensor, state: DecoderState, memory: Memory | None = None
+    ) -> tuple[Tensor, DecoderState]:
+        """As of ``TokenDecoder``."""
+        return self.decoder.decode_step(tokens, state, memory)
 
     def forward(
         self,
@@ -333,8 +351,7 @@ class EncoderDecoder(nn.Module):
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Logits ``(batch, token time, vocabulary)`` and weights as of ``TokenDecoder.forward``, for training."""
-        state = self.start(frames, lengths)
-        return self.decoder(tokens, state, token_lengths, sampling, generator)
+        return self.decoder(tokens, self.start(frames, lengths), token_lengths, sampling, generator)
 
 
 def _sometimes_own(true: Tensor, logits: Tensor, sampling: float, generator: torch.Generator | None) -> Tensor:

@@ -2,7 +2,7 @@
 
 A manifest is JSON lines (``.jsonl``, or ``.jsonl.gz``), a row a clip::
 
-    {"id": "ls-84-1-0003", "audio": "part-00.opus", "offset": 12.345, "duration": 9.9, "text": "...", "speaker": "ls-84"}
+    {"id": "ls-84-1-0003", "audio": "part-00.opus", "offset": 12.345, "duration": 9.9, "text": "...", "speaker": "84"}
 
 ``id``, ``audio`` and ``duration`` are wanted; ``offset`` is 0 and ``text`` and ``speaker`` are None where they are left
 out; any further field is kept in ``extra``. Times are seconds. A relative ``audio`` is looked for beside the manifest
@@ -133,8 +133,9 @@ class _Rows:
             self.note(number, fault)
         return None if faults else _clip(row, audio)
 
-    def note(self, number: int, fault: str) -> None:
+    def note(self, number: int, fault: str) -> Clip | None:
         self.mistakes.append(f"line {number}: {fault}")
+        return None
 
 
 class _Finder:

@@ -54,7 +54,7 @@ class Transducer:
     def candidates(self, texts: Sequence[str], beam: int | None = None, nbest: int = 5) -> list[list[Candidate]]:
         """The ``nbest`` best outputs for each text, best first. Raises InputError for an empty text."""
         source, lengths = self._encode(texts)
-        scorer = StepScorer(self.network.step, self.network.start(source, lengths))
+        scorer = StepScorer(self.network.step, *self.network.start(source, lengths))
         found = beam_search(
             [(scorer, 1.0)],
             len(texts),

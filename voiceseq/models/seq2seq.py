@@ -61,12 +61,12 @@ class Seq2SeqNetwork(nn.Module):
         """
         raise NotImplementedError
 
-    def start(self, source: Tensor, lengths: Tensor | None = None) -> Any:
-        """Read ``source (batch, time)``: the decoder's state before the first symbol."""
+    def start(self, source: Tensor, lengths: Tensor | None = None) -> tuple[Any, Any]:
+        """Read ``source (batch, time)``: the decoder's state before the first symbol, and its memory or None."""
         raise NotImplementedError
 
-    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """``log_probs (rows, target)`` of what follows ``tokens (rows,)``: a scorer for beam search."""
+    def step(self, tokens: Tensor, state: Any, memory: Any = None) -> tuple[Tensor, Any]:
+        """``log_probs (rows, target)`` of what follows ``tokens (rows,)``: ``StepScorer(step, *start(source))``."""
         raise NotImplementedError
 
     def weights(self, source: Tensor, tokens: Tensor, lengths: Tensor | None = None) -> Tensor | None:
@@ -87,7 +87,7 @@ class RecurrentSeq2Seq(Seq2SeqNetwork):
         network = Recurrent(config.embedding + context, config.size, **common)
         self.core = EncoderDecoder(encoder, TokenDecoder(config.target, network, config.size, attention))
 
-    def start(self, source: Tensor, lengths: Tensor | None = None) -> Any:
+    def start(self, source: Tensor, lengths: Tensor | None = None) -> tuple[Any, Any]:
         lengths = check_tokens(source, lengths, self.config.source, "source")
         return self.core.start(self.dropout(self.embedding(source)), lengths)
 
@@ -101,8 +101,8 @@ class RecurrentSeq2Seq(Seq2SeqNetwork):
     ) -> Tensor:
         return self.core.decoder(tokens, self.start(source, lengths), token_lengths, sampling)[0]
 
-    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        return self.core.decode_step(tokens, state)
+    def step(self, tokens: Tensor, state: Any, memory: Any = None) -> tuple[Tensor, Any]:
+        return self.core.decode_step(tokens, state, memory)
 
     def weights(self, source: Tensor, tokens: Tensor, lengths: Tensor | None = None) -> Tensor | None:
         return self.core.decoder(tokens, self.start(source, lengths))[1]
@@ -143,13 +143,13 @@ class TransformerSeq2Seq(Seq2SeqNetwork):
         frames, _ = self.decoder(self._embed(tokens), memory, lengths, lengths=token_lengths)
         return self.output(frames)
 
-    def start(self, source: Tensor, lengths: Tensor | None = None) -> Any:
-        """The memory and its lengths; after the first step the decoder's own state, which holds what it needs."""
-        return (*self._read(source, lengths), None)
+    def start(self, source: Tensor, lengths: Tensor | None = None) -> tuple[Any, Any]:
+        """What was read and its lengths; after the first step the decoder's own state, which holds what it needs."""
+        return (*self._read(source, lengths), None), None
 
-    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        memory, lengths, inner = state
-        frames, inner = self.decoder(self._embed(tokens[:, None]), memory, lengths, state=inner)
+    def step(self, tokens: Tensor, state: Any, memory: Any = None) -> tuple[Tensor, Any]:
+        read, lengths, inner = state
+        frames, inner = self.decoder(self._embed(tokens[:, None]), read, lengths, state=inner)
         return self.output(frames[:, 0]).log_softmax(-1), (None, None, inner)
 
     def weights(self, source: Tensor, tokens: Tensor, lengths: Tensor | None = None) -> Tensor | None:

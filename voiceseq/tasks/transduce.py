@@ -96,7 +96,7 @@ class TransduceTask(SequenceTask):
     @torch.no_grad()
     def exact(self, batch: PairBatch) -> float:
         """The share of the batch that greedy search writes without a mistake."""
-        scorer = StepScorer(self.network.step, self.network.start(batch.source, batch.source_lengths))
+        scorer = StepScorer(self.network.step, *self.network.start(batch.source, batch.source_lengths))
         bos, eos = self.target.special("bos"), self.target.special("eos")
         found = greedy([(scorer, 1.0)], len(batch.source), bos, eos, max_length=batch.targets.shape[1] + 5)
         wanted = [tuple(row[: n - 1].tolist()) for row, n in zip(batch.targets, batch.target_lengths, strict=True)]

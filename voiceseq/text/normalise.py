@@ -217,10 +217,8 @@ def _coins(count: int, coin: str) -> str:
 
 def _time(found: re.Match[str]) -> str:
     hour, minute, half = int(found[1]), int(found[2]), found[3] or ""
-    if minute:
-        spoken = _two_digits(minute)
-    else:
-        spoken = "" if half else "o'clock" if 1 <= hour <= 12 else "hundred"
+    even = "" if half else "o'clock" if 1 <= hour <= 12 else "hundred"
+    spoken = _two_digits(minute) if minute else even
     return f" {cardinal(hour)} {spoken} {half.replace('.', '')} "
 
 

@@ -1,4 +1,4 @@
-"""Readers of the layouts that speech comes in; each gives ``Found`` clips and the ``Skipped`` that it could not read."""
+"""Readers of the layouts that speech comes in; each gives ``Found`` clips and what it ``Skipped``."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

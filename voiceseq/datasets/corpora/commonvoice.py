@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from voiceseq.datasets.corpora.rows import Found, Layout, Skipped, keep_parts, locate
-from voiceseq.datasets.corpora.table import read_cells
+from voiceseq.datasets.corpora.table import open_table, read_cells
 from voiceseq.errors import InputError
 
 NOT_CLIPS = ("clip_durations", "reported", "validated_sentences", "unvalidated_sentences")
@@ -21,7 +21,7 @@ def read_commonvoice(path: Path, layout: Layout) -> Iterator[Found | Skipped]:
     """
     for table in _tables(path, layout):
         folders = [table.parent / "clips", table.parent]
-        with table.open(encoding="utf-8-sig", newline="") as file:
+        with open_table(table) as file:
             rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             for row in read_cells(table, rows, {"audio": "path", "text": "sentence", "speaker": "client_id"}):
                 yield row if isinstance(row, Skipped) else _clip(*row, folders)

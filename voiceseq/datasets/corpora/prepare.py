@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from voiceseq.datasets.corpora.rows import Found, Reason, Skipped
 from voiceseq.datasets.manifest import Clip
-from voiceseq.errors import AudioError, InputError
+from voiceseq.errors import AudioError, InputError, MissingDependencyError
 from voiceseq.text.normalise import Digits, normalise
 
 FAILURES: frozenset[Reason] = frozenset(
@@ -126,7 +126,7 @@ def _examine(row: Found, wanted: Wanted) -> Clip | Skipped:
             extra.setdefault("sentence", row.text)
     try:
         length = audio_duration(row.audio)
-    except AudioError as error:
+    except (AudioError, MissingDependencyError) as error:
         return Skipped("unreadable audio", row.id, str(error))
     return _cut(row, text, extra, length, wanted)
 
@@ -147,10 +147,8 @@ def _cut(row: Found, text: str | None, extra: dict[str, Any], length: float, wan
 
 @lru_cache(maxsize=256)  # the segments of a recording follow one another
 def audio_duration(path: Path) -> float:
-    """Seconds of audio by the file's header. Raises ``AudioError``."""
-    import soundfile
+    """Seconds of audio by the file's header, or by decoding it where the header does not say. Raises ``AudioError``."""
+    from voiceseq.audio.files import audio_info, stream_audio  # numpy and the decoders: not for --help
 
-    try:
-        return float(soundfile.info(str(path)).duration)
-    except (soundfile.LibsndfileError, RuntimeError, OSError, ValueError) as error:
-        raise AudioError(f"{path} cannot be read as audio ({error})") from error
+    told = audio_info(path).duration_s
+    return sum(block.duration_s for block in stream_audio(path)) if told is None else told

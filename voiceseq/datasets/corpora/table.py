@@ -1,17 +1,19 @@
 """Tables with a row a clip: CSV and TSV, with a header that is understood or columns that are named."""
 
+import contextlib
 import csv
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TextIO
 
 from voiceseq.datasets.corpora.rows import Found, Layout, Skipped, locate
 from voiceseq.errors import InputError
 
 # the names by which tables in the wild call each field, best first
 HEADERS = {
-    "audio": ("audio", "audio_path", "audio_file", "audio_filepath", "path", "file", "filename", "file_name", "filepath",
-              "wav", "wav_filename", "wav_path", "clip", "recording"),
+    "audio": ("audio", "audio_path", "audio_file", "audio_filepath", "path", "file", "filename", "file_name",
+              "filepath", "wav", "wav_filename", "wav_path", "clip", "recording"),
     "text": ("text", "sentence", "transcript", "transcription", "normalized_text", "raw_text", "words", "utterance"),
     "speaker": ("speaker", "speaker_id", "spk", "spk_id", "client_id", "reader", "user", "user_id"),
     "id": ("id", "utt_id", "utterance_id", "key", "uid"),
@@ -23,7 +25,7 @@ HEADERS = {
 
 def read_csv(path: Path, layout: Layout) -> Iterator[Found | Skipped]:
     """A CSV file; the separator is the one of , ; | and tab that the first line has most."""
-    with _open(path) as file:
+    with open_table(path) as file:
         first = file.readline()
         separator = max(",;|\t", key=first.count)
         file.seek(0)
@@ -33,7 +35,7 @@ def read_csv(path: Path, layout: Layout) -> Iterator[Found | Skipped]:
 
 def read_tsv(path: Path, layout: Layout) -> Iterator[Found | Skipped]:
     """A file of cells between tabs; a quotation mark is an ordinary character, as TSV has no quoting."""
-    with _open(path) as file:
+    with open_table(path) as file:
         yield from _rows(path, csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), layout)
 
 
@@ -56,9 +58,16 @@ def read_cells(
         yield f"{path.name}: row {number}", {name: cell.strip() for name, cell in zip(names, cells, strict=True)}
 
 
-def _open(path: Path):  # type: ignore[no-untyped-def]  # the file type of open()
+@contextlib.contextmanager
+def open_table(path: Path) -> Iterator[TextIO]:
+    """The file for ``csv.reader``; what goes wrong with its bytes while it is read is an ``InputError``."""
     try:
-        return path.open(encoding="utf-8-sig", newline="")
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"the table {path} is not UTF-8 ({error}); convert it, e.g. iconv -f latin1 -t utf-8"
+        ) from error
     except OSError as error:
         raise InputError(f"the table {path} cannot be read ({error}); give a CSV or TSV file") from error
 
@@ -68,15 +77,7 @@ def _guarded(path: Path, rows: Iterable[list[str]]) -> Iterator[list[str]]:
         yield from rows
     except csv.Error as error:
         line = getattr(rows, "line_num", "?")
-        raise InputError(
-            f"the table {path} is wrong at line {line} ({error}); look for a lone quotation mark"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"the table {path} is not UTF-8 ({error}); convert it, e.g. iconv -f latin1 -t utf-8"
-        ) from error
-    except OSError as error:
-        raise InputError(f"the table {path} cannot be read ({error}); give a CSV or TSV file") from error
+        raise InputError(f"the table {path} is wrong at line {line} ({error}); look for a lone quotation mark") from error
 
 
 def _named_columns(header: list[str], columns: Mapping[str, str], path: Path) -> list[str]:
@@ -88,9 +89,9 @@ def _named_columns(header: list[str], columns: Mapping[str, str], path: Path) ->
     lower = [name.lower() for name in header]
     chosen = {}
     for field, known in HEADERS.items():
-        name = columns.get(field)
-        place = header.index(name) if name is not None else next((lower.index(k) for k in known if k in lower), None)
-        if place is not None and (name is not None or place not in chosen):
+        asked = columns.get(field)
+        place = header.index(asked) if asked is not None else next((lower.index(k) for k in known if k in lower), None)
+        if place is not None and (asked is not None or place not in chosen):
             chosen[place] = field
     if "audio" not in chosen.values():
         raise InputError(
