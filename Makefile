@@ -1,7 +1,7 @@
 # make demo   see it work         make test   prove it works
 # Each installs what it needs into .venv on a machine with Python 3.11 or newer.
 VENV   ?= .venv
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
@@ -11,11 +11,11 @@ help:
 	@sed -n '1,2s/^# //p' Makefile
 
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "voiceseq wants Python 3.11 or newer, found: $$($(PYTHON) --version). Install it, or: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "voiceseq wants Python 3.11 or newer; install it, or: make $@ PYTHON=/path/to/python" >&2; exit 1; }
 	@sh .ci/system-packages
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[mic,dev]'
+	@$(PYTHON) -m venv $(VENV) || { echo "no virtual environment could be made; Debian/Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }
+	@echo "installing voiceseq and what it needs into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mic,export,dev]'
 	@touch $(READY)
 
 demo: $(READY)

@@ -18,7 +18,7 @@ def main() -> int:
         return code
     bundle = max(FOLDER.glob("dates/*/bundle"), key=lambda path: path.stat().st_mtime)
     model = voiceseq.load(bundle)
-    print("\n2. What it writes, by beam search over dates it was not trained on:\n")
+    print("\n2. What it writes, by beam search:\n")
     for text, (best, second) in zip(DATES, model.candidates(DATES, nbest=2), strict=True):
         print(f"   {text:28} {best.text}   log p {best.score:6.3f}   (next: {second.text} {second.score:6.2f})")
     text = DATES[0]

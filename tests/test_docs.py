@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from conftest import ROOT
+from places import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 

@@ -238,7 +238,10 @@ def test_a_manifest_behind_a_link_still_finds_its_audio(folder):
     (folder / "real/inner").mkdir(parents=True)
     (folder / "link").symlink_to(folder / "real/inner")
     write_manifest(folder / "link/m.jsonl", [Clip("a", folder / "a.wav", 1.0)])
-    assert read_manifest(folder / "link/m.jsonl")[0].audio.samefile(folder / "a.wav")
+    through = read_manifest(folder / "link/m.jsonl")
+    assert through[0].audio.samefile(folder / "a.wav")
+    write_manifest(folder / "copy/m.jsonl", through)  # link/../.. is not what its text looks like
+    assert read_manifest(folder / "copy/m.jsonl")[0].audio.samefile(folder / "a.wav")
 
 
 def test_a_file_name_that_is_not_utf8_comes_back(folder):

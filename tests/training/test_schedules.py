@@ -43,3 +43,9 @@ def test_plateau_of_a_score_that_should_rise_remembers_itself() -> None:
 def test_unknown_kind_lists_the_known() -> None:
     with pytest.raises(ConfigError, match="constant, cosine, plateau"):
         Schedule("cosinus")
+
+
+@pytest.mark.parametrize("wrong", [{"warmup": -5}, {"mode": "minn"}, {"patience": 0}, {"decay": 1.0}, {"floor": -0.1}])
+def test_settings_out_of_range_are_named(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=f"schedule.{next(iter(wrong))}"):
+        Schedule("plateau", **wrong)  # type: ignore[arg-type]

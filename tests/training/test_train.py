@@ -4,44 +4,27 @@ import csv
 import json
 import math
 import os
-import random
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
 import torch
+from places import ROOT
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import voiceseq
 from voiceseq.cli.main import main
 from voiceseq.datasets.windows import stream_pieces
+from voiceseq.training.checkpoints import BEST, LAST, load_checkpoint
 from voiceseq.training.config import compose_config, experiments
-from voiceseq.training.run import new_run_folder, train
+from voiceseq.training.run import build, build_trainer, resume_config, train
 
-SMALL = [
-    "experiment=shakespeare",
-    "progress=false",
-    "trainer.precision=32-true",
-    "trainer.max_epochs=3",
-    "trainer.accelerator=cpu",
-    "trainer.log_every_n_steps=1",
-    "data.steps_per_epoch=8",
-    "data.window=32",
-    "data.batch=8",
-    "data.validation=null",
-    "model.size=24",
-    "model.dropout=0.0",
-    "schedule.warmup=2",
-    "optimiser.learning_rate=0.02",
-]
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    words = random.Random(1).choices(["the", "sea", "is", "blue", "and", "wide", "we", "sail", "home."], k=3000)
-    path = tmp_path_factory.mktemp("text") / "sea.txt"
-    path.write_text(" ".join(words))
-    return [*SMALL, f"data.train={path}"]
+VOICESEQ = [sys.executable, "-m", "voiceseq"]
+EXAMPLE = ROOT / "docs" / "example"
 
 
 def losses(run: Path, column: str = "train/loss") -> list[float]:
@@ -51,57 +34,72 @@ def losses(run: Path, column: str = "train/loss") -> list[float]:
 
 
 @pytest.mark.parametrize("name", experiments())
-def test_every_experiment_runs_through(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    config = compose_config([f"experiment={name}", "debug=fast", f"runs={tmp_path}"])
-    if "shared" in str(config.data):
-        config.data.train = str(request.getfixturevalue("shared") / "data" / config.data.train.partition("/data/")[2])
-        config.data.validation = str(Path(config.data.train).parent / Path(config.data.validation).name)
-    run = train(config, new_run_folder(config))
+def test_every_experiment_runs_through(name: str, tmp_path: Path, sea: Path) -> None:
+    """On a text of our own where one is wanted, so that it is proven on every machine."""
+    text = [] if name == "dates" else [f"data.train={sea}", "data.validation=null", "data.batch=4"]
+    run = train(compose_config([f"experiment={name}", "debug=fast", f"runs={tmp_path}", *text]))
     assert math.isfinite(run.metrics["val/loss"])
     assert voiceseq.load(run.bundle)
 
 
 def test_the_bundle_says_what_training_measured(small: list[str], tmp_path: Path) -> None:
     config = compose_config([*small, f"runs={tmp_path}"])
-    run = train(config, new_run_folder(config))
+    run = train(config)
     model = voiceseq.load(run.bundle)
     text = Path(config.data.train).read_text()
     held_out = torch.tensor(model.vocabulary.encode(text[int(0.9 * len(text)) :]))
     total, state = 0.0, None
-    pieces = stream_pieces(held_out, 32, 32)
     with torch.no_grad():
-        for inputs, targets in pieces:
+        for inputs, targets in stream_pieces(held_out, 32, 32):
             logits, state = model.network(inputs, state if len(inputs) == 32 else None)
             total += float(torch.nn.functional.cross_entropy(logits.transpose(1, 2), targets, reduction="sum"))
     assert total / (len(held_out) - 1) == pytest.approx(run.metrics["val/loss"], rel=1e-5)
     assert losses(run.folder)[0] > run.metrics["val/loss"]
-    assert {"config.yaml", "last.ckpt", "best.ckpt", "bundle", "result.json", "tensorboard"} <= {
-        path.name for path in run.folder.iterdir()
+    assert {path.name for path in run.folder.iterdir()} == {
+        *("config.yaml", "last.ckpt", "previous.ckpt", "best.ckpt", "bundle", "result.json", "logs", "tensorboard"),
     }
 
 
-def test_a_bundle_opens_without_lightning_or_hydra(small: list[str], tmp_path: Path) -> None:
-    assert main(["train", *small, f"runs={tmp_path}", "trainer.max_epochs=1"]) == 0
-    (bundle,) = tmp_path.glob("shakespeare/*/bundle")
+def test_metrics_are_those_of_the_best_epoch(small: list[str], tmp_path: Path) -> None:
+    """A learning rate that ruins the last epochs: the bundle keeps the best ones, weights and metrics alike."""
+    ruin = [
+        "schedule=constant",
+        "optimiser.learning_rate=2",
+        "trainer.max_epochs=5",
+        "trainer.gradient_clip_val=null",
+    ]
+    run = train(compose_config([*small, *ruin, f"runs={tmp_path}"]))
+    epochs = losses(run.folder, "val/loss")
+    assert epochs[-1] > min(epochs)
+    assert run.metrics == {"val/loss": pytest.approx(min(epochs))}
+    assert json.loads((run.folder / "result.json").read_text())["metrics"] == run.metrics
+    assert voiceseq.load_bundle(run.bundle).metrics == run.metrics
+
+
+def test_a_bundle_opens_without_lightning_or_hydra(
+    small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *small, f"runs={tmp_path}", "trainer.max_epochs=1", "--json"]) == 0
+    said = capsys.readouterr()
+    result = json.loads(said.out)
+    assert said.err.startswith(f"run {result['run']}")  # known before the end, for resume=
     code = (
         "import sys, voiceseq; print(voiceseq.load(sys.argv[1]).generate(['we '], 10, seed=1));"
         "print([m for m in sys.modules if m.split('.')[0] in ('pytorch_lightning', 'lightning', 'hydra', 'omegaconf')])"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(bundle)], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[1] == "[]"
+    done = subprocess.run([sys.executable, "-c", code, result["bundle"]], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_one_batch_is_learned_by_heart(small: list[str], tmp_path: Path) -> None:
-    config = compose_config([*small, "debug=overfit", "trainer.max_epochs=12", f"runs={tmp_path}", "model.size=64"])
-    found = losses(train(config, new_run_folder(config)).folder)
+    settings = [*small, "debug=overfit", "trainer.max_epochs=12", "model.size=64"]
+    found = losses(train(compose_config([*settings, f"runs={tmp_path}"])).folder)
     assert found[-1] < 0.35 * found[0]
 
 
 def test_same_seed_same_run_other_seed_another(small: list[str], tmp_path: Path) -> None:
-    first, again, other = (
-        losses(train(config, new_run_folder(config)).folder)
-        for config in (compose_config([*small, f"seed={seed}", f"runs={tmp_path}"]) for seed in (1, 1, 2))
-    )
+    configs = [compose_config([*small, f"seed={seed}", f"runs={tmp_path}"]) for seed in (1, 1, 2)]
+    first, again, other = (losses(train(config).folder) for config in configs)
     assert first == again != other
 
 
@@ -110,41 +108,167 @@ def test_accumulated_gradients_equal_a_larger_batch(small: list[str], tmp_path: 
     small = [*small, "schedule=constant", "optimiser=sgd", "optimiser.learning_rate=0.5", "trainer.max_epochs=1"]
     whole = compose_config([*small, "data.batch=16", "data.steps_per_epoch=4", f"runs={tmp_path}"])
     halves = compose_config([*small, "data.steps_per_epoch=8", "trainer.accumulate_grad_batches=2", f"runs={tmp_path}"])
-    bundles = [voiceseq.load(train(config, new_run_folder(config)).bundle).network for config in (whole, halves)]
+    bundles = [voiceseq.load(train(config).bundle).network for config in (whole, halves)]
     for (name, one), other in zip(bundles[0].state_dict().items(), bundles[1].state_dict().values(), strict=True):
         torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-4, msg=name)
 
 
+class Recorder(pl.Callback):
+    """The weights after each optimiser step."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, torch.Tensor]] = []
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object) -> None:
+        self.steps.append({name: value.clone() for name, value in pl_module.network.state_dict().items()})
+
+
+def test_averaged_weights_are_the_average(small: list[str], tmp_path: Path) -> None:
+    config = compose_config([*small, "ema=0.7", "trainer.max_epochs=1", f"runs={tmp_path}"])
+    data = build(config, "data")
+    task = build(config, "task", data=data)
+    trainer, recorder = build_trainer(config, task, build(config, "schedule"), tmp_path), Recorder()
+    trainer.callbacks.insert(0, recorder)  # type: ignore[attr-defined]
+    trainer.fit(task, datamodule=data)
+    average = recorder.steps[0]
+    for weights in recorder.steps[1:]:
+        average = {name: 0.7 * average[name] + 0.3 * weights[name] for name in weights}
+    saved = load_checkpoint(tmp_path / BEST)["state_dict"]
+    for name, value in average.items():
+        torch.testing.assert_close(saved[f"network.{name}"], value)
+    assert not all(torch.allclose(average[name], recorder.steps[-1][name], atol=1e-4) for name in average)
+
+
+def test_gradients_are_clipped(small: list[str], tmp_path: Path) -> None:
+    settings = [*small, "optimiser=sgd", "optimiser.momentum=0", "schedule=constant", "trainer.max_epochs=1"]
+    config = compose_config(
+        [*settings, "optimiser.learning_rate=1", "trainer.gradient_clip_val=1e-3", f"runs={tmp_path}"]
+    )
+    data = build(config, "data")
+    task = build(config, "task", data=data)
+    start = [parameter.clone() for parameter in task.parameters()]
+    trainer = build_trainer(config, task, build(config, "schedule"), tmp_path)
+    trainer.fit(task, datamodule=data)
+    moved = math.sqrt(sum(float((a - b).square().sum()) for a, b in zip(start, task.parameters(), strict=True)))
+    assert 0 < moved <= 8 * 1e-3 * 1.001
+
+
+def test_bf16_learns_nearly_the_same(small: list[str], tmp_path: Path) -> None:
+    small = [word for word in small if "precision" not in word]
+    whole, half = (
+        train(compose_config([*small, f"trainer.precision={precision}", f"runs={tmp_path}"]))
+        for precision in ("32-true", "bf16-mixed")
+    )
+    assert half.metrics["val/loss"] == pytest.approx(whole.metrics["val/loss"], rel=0.05)
+    assert losses(half.folder) != losses(whole.folder)
+
+
+def test_a_run_that_learns_nothing_stops_early_and_stays_stopped(small: list[str], tmp_path: Path) -> None:
+    settings = ["optimiser.learning_rate=0", "early_stopping=2", "trainer.max_epochs=9"]
+    run = train(compose_config([*small, *settings, f"runs={tmp_path}"]))
+    steps = json.loads((run.folder / "result.json").read_text())["steps"]
+    assert steps == 3 * 8  # the first epoch is the best one, then two without a better
+    (run.folder / "result.json").unlink()
+    again = train(resume_config(run.folder, []), run.folder)
+    assert json.loads((run.folder / "result.json").read_text()) == {"metrics": again.metrics, "steps": steps}
+    assert again.metrics == run.metrics
+
+
+def test_a_finished_run_can_be_moved_and_trained_on(small: list[str], tmp_path: Path) -> None:
+    run = train(compose_config([*small, "schedule=constant", f"runs={tmp_path / 'here'}"]))
+    moved = tmp_path / "there"
+    run.folder.rename(moved)
+    again = train(resume_config(moved, []), moved)
+    assert again.metrics == run.metrics
+    more = train(resume_config(moved, ["trainer.max_epochs=5"]), moved)
+    assert more.metrics["val/loss"] <= run.metrics["val/loss"]
+    assert load_checkpoint(moved / LAST)["global_step"] == 5 * 8
+
+
+def test_curves_are_in_tensorboard(small: list[str], tmp_path: Path) -> None:
+    run = train(compose_config([*small, f"runs={tmp_path}"]))
+    events = EventAccumulator(str(next(run.folder.glob("tensorboard/version_*"))))
+    events.Reload()
+    assert [event.value for event in events.Scalars("val/loss")] == pytest.approx(losses(run.folder, "val/loss"))
+    assert len(events.Scalars("train/loss")) == 24
+
+
 def test_a_sweep_leaves_a_run_for_each_value(small: list[str], tmp_path: Path) -> None:
     words = ["-m", *small, f"runs={tmp_path}", "trainer.max_epochs=1", "model.size=8,16"]
-    done = subprocess.run([sys.executable, "-m", "voiceseq", "train", *words], capture_output=True, text=True)
+    done = subprocess.run([*VOICESEQ, "train", *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    sizes = [voiceseq.load(path).network.config.size for path in sorted(tmp_path.glob("shakespeare/*/bundle"))]
+    sizes = [voiceseq.load(path).network.config.size for path in sorted(tmp_path.glob("text/*/bundle"))]
     assert sorted(sizes) == [8, 16]
 
 
-def test_two_processes_learn_what_one_does(small: list[str], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "voiceseq", "train", *small, "threads=1"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    for name, more in {"one": [], "two": ["trainer.devices=2", "trainer.strategy=ddp"]}.items():
-        words = [*command, f"runs={tmp_path / name}", *more]
-        done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
+@pytest.mark.parametrize("launcher", ["lightning", "torchrun"])
+def test_two_processes_learn_what_one_does(launcher: str, tmp_path: Path) -> None:
+    """Words of uneven length, so that each process has its own number of letters in a batch."""
+    settings = ["--config-dir", str(EXAMPLE / "conf"), "experiment=reverse", "threads=1", "progress=false"]
+    settings += ["data.batch=6", "data.steps_per_epoch=6", "trainer.max_epochs=2", "trainer.log_every_n_steps=1"]
+    settings += ["trainer.accelerator=cpu", "model.size=16"]
+    two = [*settings, f"runs={tmp_path / 'two'}", "trainer.devices=2", "trainer.strategy=ddp"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "voiceseq",
+    ]
+    commands = [
+        [*VOICESEQ, "train", *settings, f"runs={tmp_path / 'one'}"],
+        [*(torchrun if launcher == "torchrun" else VOICESEQ), "train", *two],
+    ]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(EXAMPLE)}
+    outputs = []
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
         assert done.returncode == 0, done.stderr[-3000:]
-    (one,), (two,) = (list((tmp_path / name / "shakespeare").iterdir()) for name in ("one", "two"))
-    assert losses(two) == pytest.approx(losses(one), rel=1e-4)
-    assert len(losses(two)) == 24
-    assert losses(two, "val/loss") == pytest.approx(losses(one, "val/loss"), rel=1e-4)
-    assert json.loads((two / "result.json").read_text())["steps"] == 24
+        outputs.append(done.stdout)
+    assert outputs[1].count("bundle ") == 1  # one process speaks
+    (one,), (both,) = (list((tmp_path / name / "reverse").iterdir()) for name in ("one", "two"))
+    assert losses(both) == pytest.approx(losses(one), rel=1e-4)
+    assert len(losses(both)) == 12
+    assert losses(both, "val/loss") == pytest.approx(losses(one, "val/loss"), rel=1e-4)
+
+
+def test_ctrl_c_says_how_to_go_on(small: list[str], tmp_path: Path) -> None:
+    words = [*small, f"runs={tmp_path}", "trainer.max_epochs=10000"]
+    process = subprocess.Popen([*VOICESEQ, "train", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list(tmp_path.glob("text/*/last.ckpt")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    (run,) = tmp_path.glob("text/*")
+    assert process.returncode == 130, err
+    assert out == ""
+    assert f"go on with: voiceseq train resume={run}" in err
+    assert "Traceback" not in err
+    assert load_checkpoint(run / LAST)["global_step"] > 0
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
-    [(["data.train=/nowhere/a.txt"], "cannot be read"), (["data.window=999999"], "longer text")],
+    ("settings", "said", "code"),
+    [
+        (["data.train=/nowhere/a.txt"], "cannot be read", 1),
+        (["data.window=999999"], "longer text", 1),
+        (["data.steps_per_epoch=0"], "1 or more", 1),
+        (["model.cell=foo"], "foo", 2),
+        (["model.layers=0"], "layers", 2),
+        (["model.dropout=2"], "dropout", 2),
+        (["schedule.kind=foo"], "constant, cosine, plateau", 2),
+    ],
 )
-def test_bad_data_is_one_line_and_leaves_no_bundle(
-    small: list[str], settings: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_bad_settings_are_one_line_and_leave_nothing(
+    small: list[str], settings: list[str], said: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["train", *small, f"runs={tmp_path}", *settings]) == 1
-    captured = capsys.readouterr()
-    assert said in captured.err
+    found = main(["train", *small, f"runs={tmp_path}", *settings])
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert said in error
+    assert "unexpected" not in error
+    assert "Instantiation" not in error
+    assert found == code
     assert not list(tmp_path.rglob("bundle"))

@@ -13,6 +13,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -144,7 +145,7 @@ class SoundFileDecoder(Decoder):
         """Up to ``count`` frames; where the decoder gives up, those before that place."""
         block = np.full((count, self.channels), np.nan, np.float32)
         try:
-            return self._file.read(dtype="float32", always_2d=True, out=block)  # type: ignore[no-any-return]
+            return np.asarray(self._file.read(dtype="float32", always_2d=True, out=block))
         except self._error:
             read = np.isfinite(block).all(1)
             return block[: count if read.all() else int(read.argmin())]
@@ -203,10 +204,8 @@ class FfmpegDecoder(Decoder):
             self._said.append(line.decode(errors="replace").strip())
 
     def _open(self, reason: str) -> None:
-        timer = self._watch()
-        header = read_wave_header(self._pipe)
-        timer.cancel()
-        self._check_in_time()
+        with self._in_time():
+            header = read_wave_header(self._pipe)
         if header is None:
             self._listener.join(1.0)
             said = self._said[-1] if self._said else "nothing"
@@ -233,25 +232,27 @@ class FfmpegDecoder(Decoder):
 
     def _read(self, count: int) -> Block:
         width = 4 * self.channels
-        timer = self._watch()
-        data = self._pipe.read(count * width)
-        timer.cancel()
-        self._check_in_time()
+        with self._in_time():
+            data = self._pipe.read(count * width)
         return np.frombuffer(data[: len(data) // width * width], "<f4").reshape(-1, self.channels).astype(np.float32)
 
-    def _watch(self) -> threading.Timer:
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Kill ffmpeg, which ends the reading, when what is inside takes too long."""
         timer = threading.Timer(STALL_S, self._kill)
         timer.daemon = True
         timer.start()
-        return timer
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+        if self._late:
+            raise AudioError(f"{self.name}: ffmpeg hung for {STALL_S:g} s and was stopped: is the file damaged?")
 
     def _kill(self) -> None:
         self._late = True
         self._process.kill()
-
-    def _check_in_time(self) -> None:
-        if self._late:
-            raise AudioError(f"{self.name}: ffmpeg hung for {STALL_S:g} s and was stopped: is the file damaged?")
 
     def close(self) -> None:
         """End ffmpeg, wherever it is, and wait for it, so that no process is left behind."""

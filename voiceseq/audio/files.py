@@ -20,7 +20,7 @@ from voiceseq.audio.resample import StreamResampler, finite
 from voiceseq.errors import AudioError, InputError, MissingDependencyError
 
 Samples = NDArray[np.float32]
-READ_S = 30.0  # decoded at a time when a file is read whole
+DECODED_S = 10.0  # decoded at a time, whatever the blocks: some decoders round differently where they are cut
 ENCODINGS = {"pcm16": "PCM_16", "pcm24": "PCM_24", "float": "FLOAT"}
 WRITTEN = {".wav": "WAV", ".flac": "FLAC"}
 FULL_SCALE = 32766 / 32768  # the last two steps of 16 bits count as clipped
@@ -79,7 +79,9 @@ def read_audio(
         InputError: a setting that cannot be.
     """
     blocks = list(
-        stream_audio(path, READ_S, sample_rate=sample_rate, offset_s=offset_s, duration_s=duration_s, channels=channels)
+        stream_audio(
+            path, DECODED_S, sample_rate=sample_rate, offset_s=offset_s, duration_s=duration_s, channels=channels
+        )
     )
     samples = blocks[0].samples if len(blocks) == 1 else np.concatenate([b.samples for b in blocks], axis=-1)
     return Audio(samples, blocks[0].sample_rate, blocks[-1].warnings)
@@ -120,8 +122,7 @@ def stream_audio(
         start = round(offset_s * file.sample_rate)
         count = None if duration_s is None else max(1, round(duration_s * file.sample_rate))
         _check_part(file, start, channels)
-        size = max(1, round(block_s * file.sample_rate))
-        picked = _Picked(file.blocks(start, count, size), channels)
+        picked = _Picked(file.blocks(start, count, round(DECODED_S * file.sample_rate)), channels)
         rate = sample_rate or file.sample_rate
         size = max(1, round(block_s * rate))
         previous = None

@@ -70,7 +70,7 @@ def add_download(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--download", action="append", default=[], metavar="NAME", help=f"{names}; or an http(s) address"
     )
-    group.add_argument("--sha256", metavar="HEX", help="what the archive's sha256 must be")
+    group.add_argument("--sha256", type=sha256, metavar="HEX", help="what the archive's sha256 must be")
     group.add_argument(
         "--checksums", type=Path, metavar="FILE", help="the same from a file as sha256sum or md5sum write"
     )
@@ -124,14 +124,12 @@ def download(args: argparse.Namespace) -> None:
     sources = [find_source(name, args.kind) for name in args.download]
     for source in sources:
         name = archive_name(source.url)
-        checksum = f"sha256:{args.sha256}" if args.sha256 else None
-        if checksum is not None:
-            parse_checksum(checksum)
-        elif args.checksums is not None:
-            checksum = listed_checksum(args.checksums, name)
+        checksum = args.sha256 or (listed_checksum(args.checksums, name) if args.checksums is not None else None)
         line = Line()
-        fetched = obtain(source, args.path, checksum, line.bytes)
-        line.clear()
+        try:
+            fetched = obtain(source, args.path, checksum, line.bytes)
+        finally:
+            line.clear()
         print(f"{name}: {'received' if fetched else 'there already'}, licence {source.licence}", file=sys.stderr)
 
 
@@ -227,6 +225,13 @@ def seconds(text: str) -> float:
     if not value >= 0:
         raise argparse.ArgumentTypeError(f"{text!r} came; seconds from 0 on were wanted")
     return value
+
+
+def sha256(text: str) -> str:
+    try:
+        return ":".join(parse_checksum(f"sha256:{text}"))
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def pairs(text: str) -> dict[str, str]:

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from voiceseq.cli.options import print_json
+
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
@@ -19,63 +21,85 @@ Train a model; the run folder runs/NAME/TIME gets the resolved config, logs, che
   debug=fast|overfit  a few steps through the whole path | one batch learned by heart
   resume=RUN_FOLDER   go on with a run that was stopped or killed
   -m key=a,b          one run for each value (Hydra's sweep)
-  --config-dir DIR    your own configs beside ours: DIR/experiment/NAME.yaml
   --cfg job           show the configuration and stop
+  --config-dir DIR    your own configs beside ours: DIR/experiment/NAME.yaml
+  --json              print the result as JSON
 
 example: voiceseq train experiment=dates trainer.max_epochs=3 model.size=96
 """
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("overrides", nargs=argparse.REMAINDER)
+# Hydra's own flags that take a word
+VALUED = ("--cfg", "-c", "--info", "-i", "--package", "-p", "--config-name", "-cn", "--config-path", "-cp")
 
 
 def run(args: argparse.Namespace) -> int:
     # imported here: these bring torch and Lightning, which `voiceseq --help` must not wait for
     from voiceseq.training.config import compose_config, experiments
 
-    words, own = _config_dir(args.overrides)
-    if not words or words[0] in ("-h", "--help"):
+    overrides, flags, own = sort_words(args.overrides)
+    if not args.overrides or "-h" in flags or "--help" in flags:
         print(HELP.format(experiments=", ".join(experiments())))
         return 0
-    resume = [word.partition("=")[2] for word in words if word.startswith("resume=")]
+    machine = "--json" in flags
+    flags = [flag for flag in flags if flag != "--json"]
+    resume = [word.partition("=")[2] for word in overrides if word.startswith("resume=")]
     if resume:
-        return _resume(Path(resume[-1]), [word for word in words if not word.startswith("resume=")])
-    config = compose_config([word for word in words if not word.startswith("-")], own)
-    if any(word.startswith("-") for word in words):
-        return _hydra_main(words if own is None else [*words, "--config-dir", str(own)])
-    return _train(config)
+        return _resume(Path(resume[-1]), [word for word in overrides if not word.startswith("resume=")], machine)
+    config = compose_config(overrides, own)
+    if flags:
+        return _hydra_main([*flags, *overrides, *([] if own is None else ["--config-dir", str(own)])])
+    return _train(config, machine=machine)
 
 
-def _config_dir(words: list[str]) -> tuple[list[str], Path | None]:
-    """Take ``--config-dir DIR`` out of the words."""
-    words = [part for word in words for part in (word.split("=", 1) if word.startswith("--config-dir=") else [word])]
-    if "--config-dir" not in words:
-        return words, None
-    place = words.index("--config-dir")
-    return words[:place] + words[place + 2 :], Path(*words[place + 1 : place + 2])
+def sort_words(words: list[str]) -> tuple[list[str], list[str], Path | None]:
+    """Overrides, Hydra's flags with their values, and the value of ``--config-dir``."""
+    from voiceseq.errors import ConfigError
+
+    overrides: list[str] = []
+    flags: list[str] = []
+    own = None
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name in ("--config-dir", "-cd"):
+            value = value if equals else next(rest, "")
+            if not value:
+                raise ConfigError("--config-dir came without a folder; give one with experiment/NAME.yaml in it")
+            own = Path(value)
+        elif not word.startswith("-"):
+            overrides.append(word)
+        else:
+            flags += [word, next(rest, "")] if word in VALUED else [word]
+    return overrides, flags, own
 
 
-def _train(config: "DictConfig", folder: Path | None = None) -> int:
-    from voiceseq.training.run import new_run_folder, train
+def _train(config: "DictConfig", folder: Path | None = None, machine: bool = False) -> int:
+    from lightning_utilities.core.rank_zero import rank_zero_only
 
-    run = train(config, folder or new_run_folder(config))
-    metrics = "  ".join(f"{name} {value:.4f}" for name, value in sorted(run.metrics.items()) if "/" in name)
-    print(f"run     {run.folder}\nbundle  {run.bundle}\nmetrics {metrics}", file=sys.stderr)
+    from voiceseq.training.run import train
+
+    run = train(config, folder)
+    if rank_zero_only.rank:
+        return 0  # the first process of several speaks for all
+    if machine:
+        print_json({"run": str(run.folder), "bundle": str(run.bundle), "metrics": run.metrics})
+        return 0
+    metrics = "  ".join(f"{name} {value:.4f}" for name, value in sorted(run.metrics.items()))
+    print(f"bundle  {run.bundle}\nmetrics {metrics}")
     return 0
 
 
-def _resume(folder: Path, overrides: list[str]) -> int:
+def _resume(folder: Path, overrides: list[str], machine: bool) -> int:
     from voiceseq.training.config import check_config
     from voiceseq.training.run import resume_config
 
     config = resume_config(folder, overrides)
     check_config(config)
-    return _train(config, folder)
+    return _train(config, folder, machine)
 
 
 def _hydra_main(words: list[str]) -> int:
-    """Flags (-m, --cfg, --info ...) are Hydra's own business; each job of a sweep comes back to ``_train``."""
+    """-m, --cfg, --info and so on are Hydra's own business; each job of a sweep comes back to ``_train``."""
     import hydra
 
     from voiceseq.training.config import CONFIG_MODULE

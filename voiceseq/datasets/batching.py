@@ -78,6 +78,8 @@ class EpochSteps(Sampler[int]):
 
 def training_loader(make: Callable[[int], Any], steps: int, workers: int = 0, overfit: bool = False) -> DataLoader[Any]:
     """A loader over the steps of an epoch (Lightning calls the sampler's ``set_epoch``); ``overfit`` repeats step 0."""
+    if steps < 1:
+        raise InputError(f"an epoch of {steps} steps was asked for; give data.steps_per_epoch of 1 or more")
     batches = StepBatches((lambda step: make(0)) if overfit else make)
     return DataLoader(batches, sampler=EpochSteps(steps), batch_size=None, num_workers=workers)
 

@@ -173,9 +173,10 @@ def file_hash(path: Path, kind: str) -> str:
 
 def _fetch_all(url: str, part: Path, progress: Progress) -> None:
     """Ask for the rest until it is all there; a connection that breaks is tried again as long as bytes come."""
-    failures = 0
+    failures, best = 0, 0
     while True:
         have = part.stat().st_size if part.exists() else 0
+        best = max(best, have)
         try:
             if _fetch_some(url, part, have, progress):
                 return
@@ -187,7 +188,7 @@ def _fetch_all(url: str, part: Path, progress: Progress) -> None:
             reason = f"the server says {error.code}"
         except NETWORK_ERRORS as error:
             reason = str(getattr(error, "reason", error) or type(error).__name__)
-        grown = part.exists() and part.stat().st_size > have
+        grown = part.exists() and part.stat().st_size > best
         failures = 0 if grown else failures + 1
         if failures >= TRIES:
             raise InputError(

@@ -272,14 +272,15 @@ def _line(clip: Clip, folder: str) -> bytes:
 
 
 def _relative(audio: Path, folder: str) -> str:
-    """The path from ``folder``; through the real folders, because ``..`` behind a link leads elsewhere."""
-    parent = _real(os.path.dirname(os.path.abspath(audio)))
-    try:
-        return Path(os.path.relpath(os.path.join(parent, audio.name), folder)).as_posix()
-    except ValueError:  # another drive
-        return Path(parent, audio.name).as_posix()
+    # joined and not abspath(), which would take "link/.." for the folder that holds the link
+    return Path(_way(os.path.join(os.getcwd(), os.path.dirname(audio)), folder), audio.name).as_posix()
 
 
 @lru_cache(maxsize=4096)
-def _real(folder: str) -> str:
-    return os.path.realpath(folder)
+def _way(parent: str, folder: str) -> str:
+    """The path from ``folder`` to ``parent`` through the real folders: ``..`` behind a link leads elsewhere."""
+    real = os.path.realpath(parent)
+    try:
+        return os.path.relpath(real, folder)
+    except ValueError:  # another drive
+        return real

@@ -10,8 +10,8 @@ from voiceseq.errors import InputError
 class Windows:
     """Random windows of ``size`` symbols with the symbol after each, the same for the same seed and step.
 
-    The stream is cut at a new random offset in each pass, and the windows of a pass are shuffled, so every symbol is
-    read once a pass but never with the same neighbours cut away.
+    The stream is cut at a new random offset in each pass and the windows of a pass are shuffled. What does not fill a
+    window at either end (less than two windows in all) rests until another pass.
     """
 
     def __init__(self, stream: Tensor, size: int, batch: int, seed: int) -> None:

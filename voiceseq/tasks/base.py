@@ -15,7 +15,7 @@ from voiceseq.errors import ConfigError
 
 @dataclass(frozen=True)
 class OptimiserConfig:
-    """AdamW or plain SGD; weight decay falls on matrices only, never on biases, norms or embeddings."""
+    """AdamW or plain SGD; weight decay falls on matrices, not on vectors (biases, norms) or ``nn.Embedding`` tables."""
 
     name: str = "adamw"
     learning_rate: float = 1e-3
@@ -74,8 +74,9 @@ class SequenceTask(pl.LightningModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss, count, _ = self.loss(batch)
+        loss = loss * self._share(count)
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=count, sync_dist=True)
-        return loss * self._share(count)
+        return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         loss, count, metrics = self.loss(batch)
@@ -88,6 +89,11 @@ class SequenceTask(pl.LightningModule):
             return 1.0
         counts = torch.tensor(float(count), device=self.device)
         return count / self.trainer.strategy.reduce(counts, reduce_op="mean")
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """The validation that belongs to these weights goes with them."""
+        metrics = self.trainer.callback_metrics.items()
+        checkpoint["metrics"] = {name: float(value) for name, value in metrics if name.startswith("val/")}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return self.optimiser.build(self.network)

@@ -86,7 +86,7 @@ def normalise(text: str, digits: Digits = "words") -> str:
         shown = " ".join(foreign[:5])
         raise InputError(f"the text {_short(text)} has {shown}, which a-z cannot spell; write it in English letters")
     kept = re.sub(r"[^a-z']", " ", plain)
-    return " ".join(re.sub(r"(?<![a-z])'+|'+(?![a-z])|'(?=')", " ", kept).split())
+    return " ".join(re.sub(r"(?<![a-z])'|'(?![a-z])", " ", kept).split())
 
 
 def spell_numbers(text: str) -> str:

@@ -10,7 +10,7 @@ from voiceseq.bundles import save_bundle
 from voiceseq.tasks.base import SequenceTask
 
 
-def export_bundle(task: SequenceTask, config: DictConfig, metrics: dict[str, float], path: Path) -> Path:
+def write_bundle(task: SequenceTask, config: DictConfig, metrics: dict[str, float], path: Path) -> Path:
     """Write the task's network to ``path`` (replacing an earlier one) with its card."""
     parts = task.parts()
     return save_bundle(

@@ -2,7 +2,7 @@
 
 import json
 import logging
-import os
+import sys
 import warnings
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,33 +11,42 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
+from lightning_utilities.core.rank_zero import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging, ModelCheckpoint, RichProgressBar
+from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging, RichProgressBar
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 
 from voiceseq.datasets.batching import step_generator
-from voiceseq.errors import ConfigError
+from voiceseq.errors import ConfigError, VoiceseqError
 from voiceseq.tasks.base import SequenceTask
-from voiceseq.training.checkpoints import BEST, LAST, SafeCheckpointIO, find_resume_point, load_checkpoint
-from voiceseq.training.export import export_bundle
+from voiceseq.training.checkpoints import (
+    BEST,
+    KeepCheckpoints,
+    SafeCheckpointIO,
+    find_resume_point,
+    load_checkpoint,
+    write_whole,
+)
+from voiceseq.training.config import dotted, nearest
+from voiceseq.training.export import write_bundle
 
 CONFIG, RESULT = "config.yaml", "result.json"
-_RUN_DIR_VARIABLE = "VOICESEQ_RUN_DIR"
+
+# What may change when a run goes on; anything else would make it another run.
+CHANGEABLE = (
+    *("trainer.max_epochs", "trainer.max_time", "trainer.log_every_n_steps", "trainer.accelerator"),
+    *("trainer.devices", "trainer.num_nodes", "trainer.strategy", "threads", "progress", "early_stopping"),
+)
 
 # what Lightning says of itself to everybody, whatever the run
-_CHATTER = (
-    ".*treespec.*",
-    ".*does not have many workers.*",
-    ".*smaller than the logging interval.*",
-    ".*exists and is not empty.*",
-    ".*lr_scheduler.*",
-)
+_CHATTER = (".*treespec.*", ".*does not have many workers.*", ".*smaller than the logging interval.*")
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a finished run leaves: its folder, the metrics of its last validation, and the bundle."""
+    """What a finished run leaves: its folder, the validation metrics of its best weights, and their bundle."""
 
     folder: Path
     metrics: dict[str, float]
@@ -57,12 +66,61 @@ class StepSeed(pl.Callback):
         torch.manual_seed(step_generator(*numbers).initial_seed())
 
 
+def resume_config(folder: Path, overrides: list[str]) -> DictConfig:
+    """The configuration that a run was started with, and what of ``CHANGEABLE`` the user changes now."""
+    path = folder / CONFIG
+    if not path.exists():
+        raise ConfigError(f"resume={folder}: there is no {CONFIG} in it; give the folder of a run, e.g. runs/NAME/TIME")
+    config = OmegaConf.load(path)
+    for override in overrides:
+        key = override.partition("=")[0]
+        known = list(dotted(OmegaConf.to_container(config)))
+        if key not in known:
+            raise ConfigError(f"resume={folder}: '{key}' is not a known key{nearest(key, known)}")
+        if key not in CHANGEABLE:
+            allowed = ", ".join(CHANGEABLE)
+            raise ConfigError(f"'{key}' cannot change when a run goes on ({allowed} can); start a new run for that")
+    return OmegaConf.merge(config, OmegaConf.from_dotlist(overrides))  # type: ignore[return-value]
+
+
+def train(config: DictConfig, folder: Path | None = None) -> Run:
+    """Train ``config`` in a new folder, or go on in the ``folder`` of a run that has been stopped.
+
+    Raises VoiceseqError (ConfigError for settings) for what the user can mend, KeyboardInterrupt on Ctrl-C.
+    """
+    _quiet()
+    pl.seed_everything(config.seed, verbose=False)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    data = build(config, "data")
+    task = build(config, "task", data=data)
+    schedule = build(config, "schedule", monitor=task.monitor, mode=task.monitor_mode)
+    folder = folder or new_run_folder(config)
+    if rank_zero_only.rank == 0:
+        print(f"run {folder}, seed {config.seed}", file=sys.stderr)
+        write_whole(folder / CONFIG, lambda file: file.write(OmegaConf.to_yaml(config, resolve=True).encode()))
+    trainer = build_trainer(config, task, schedule, folder)
+    steps = fit(trainer, task, data, config, folder)
+    return finish(trainer, task, config, folder, steps)
+
+
+def build(config: DictConfig, key: str, **more: Any) -> Any:
+    """Instantiate a node. Bad data raises as it is, without Hydra's wrapping; bad settings a ConfigError."""
+    try:
+        return instantiate(config[key], **more, _convert_="all")
+    except InstantiationException as error:
+        cause = error.__cause__
+        if isinstance(cause, ConfigError) or (key == "data" and isinstance(cause, VoiceseqError)):
+            raise cause from None
+        raise ConfigError(f"'{key}' cannot be built from its settings: {cause or error}") from error
+
+
 def new_run_folder(config: DictConfig) -> Path:
-    """``runs/<experiment>/<time>``; processes that Lightning starts for the same run get the same folder."""
-    if _RUN_DIR_VARIABLE in os.environ:
-        return Path(os.environ[_RUN_DIR_VARIABLE])
+    """``runs/<name>/<time>``. Of several processes the first makes it; the others have nothing to write."""
     parent = Path(config.runs) / config.name
     time = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    if rank_zero_only.rank:
+        return parent / time
     for number in range(1000):
         folder = parent / (time if number == 0 else f"{time}_{number}")
         try:
@@ -70,101 +128,60 @@ def new_run_folder(config: DictConfig) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise ConfigError(
-                f"the run folder {folder} cannot be made ({error}); choose another with runs=DIR"
-            ) from error
+            raise ConfigError(f"the folder {folder} cannot be made ({error}); choose another with runs=DIR") from error
         return folder
     raise ConfigError(f"{parent} has a thousand runs of this second; choose another folder with runs=DIR")
 
 
-def resume_config(folder: Path, overrides: list[str]) -> DictConfig:
-    """The configuration that a run was started with, and what the user changes now."""
-    path = folder / CONFIG
-    if not path.exists():
-        raise ConfigError(f"resume={folder}: there is no {CONFIG} in it; give the folder of a run, e.g. runs/NAME/TIME")
-    config = OmegaConf.load(path)
-    OmegaConf.set_struct(config, True)
-    try:
-        return OmegaConf.merge(config, OmegaConf.from_dotlist(overrides))  # type: ignore[return-value]
-    except Exception as error:
-        raise ConfigError(f"resume={folder}: {str(error).splitlines()[0]}") from error
-
-
-def train(config: DictConfig, folder: Path) -> Run:
-    """Train ``config`` in ``folder``; a folder with a checkpoint in it is gone on with."""
-    OmegaConf.save(config, folder / CONFIG, resolve=True)
-    previous = os.environ.get(_RUN_DIR_VARIABLE)
-    os.environ[_RUN_DIR_VARIABLE] = str(folder)
-    try:
-        return _train(config, folder)
-    finally:
-        os.environ.pop(_RUN_DIR_VARIABLE) if previous is None else os.environ.update({_RUN_DIR_VARIABLE: previous})
-
-
-def _quiet() -> None:
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    for message in _CHATTER:
-        warnings.filterwarnings("ignore", message)
-
-
-def _train(config: DictConfig, folder: Path) -> Run:
-    _quiet()
-    pl.seed_everything(config.seed, verbose=False)
-    if config.threads:
-        torch.set_num_threads(config.threads)
-    data = instantiate(config.data, _convert_="all")
-    task = instantiate(config.task, data=data, _convert_="all")
-    trainer = build_trainer(config, task, folder)
+def fit(trainer: pl.Trainer, task: SequenceTask, data: Any, config: DictConfig, folder: Path) -> int:
+    """Train to the end, from the last checkpoint where there is one; the number of optimiser steps."""
     checkpoint = find_resume_point(folder)
-    trainer.fit(task, datamodule=data, ckpt_path=checkpoint, weights_only=True)
-    if trainer.interrupted:
-        raise KeyboardInterrupt
-    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    best = folder / BEST
-    if best.exists():
-        task.load_state_dict(load_checkpoint(best)["state_dict"])
-        metrics[task.monitor] = float(best_score(trainer))
-    bundle = folder / "bundle"
+    if checkpoint is not None and _stopped_early(loaded := load_checkpoint(checkpoint), config.early_stopping):
+        return int(loaded["global_step"])
+    try:
+        trainer.fit(task, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    except SystemExit:  # Lightning's answer to Ctrl-C
+        if trainer.interrupted:
+            print(f"stopped; go on with: voiceseq train resume={folder}", file=sys.stderr)
+            raise KeyboardInterrupt from None
+        raise
+    return trainer.global_step
+
+
+def _stopped_early(checkpoint: dict[str, Any], patience: int | None) -> bool:
+    """Whether the run had ended by early stopping; Lightning would go on."""
+    states = [state for name, state in checkpoint["callbacks"].items() if name.startswith("EarlyStopping")]
+    return patience is not None and any(state["wait_count"] >= patience for state in states)
+
+
+def finish(trainer: pl.Trainer, task: SequenceTask, config: DictConfig, folder: Path, steps: int) -> Run:
+    """Export the best weights (the last ones where nothing was validated) with the metrics of their own epoch."""
+    bundle, metrics = folder / "bundle", {}
     if trainer.is_global_zero:
-        export_bundle(task, config, metrics, bundle)
-        (folder / RESULT).write_text(json.dumps({"metrics": metrics, "steps": trainer.global_step}, indent=1))
+        if (folder / BEST).exists():
+            best = load_checkpoint(folder / BEST)
+            task.load_state_dict(best["state_dict"])
+            metrics = best["metrics"]
+        else:
+            print("nothing was validated: the bundle holds the last weights, without metrics", file=sys.stderr)
+        write_bundle(task, config, metrics, bundle)
+        result = json.dumps({"metrics": metrics, "steps": steps}, indent=1)
+        write_whole(folder / RESULT, lambda file: file.write(result.encode()))
     return Run(folder, metrics, bundle)
 
 
-def best_score(trainer: pl.Trainer) -> torch.Tensor:
-    """The monitored metric of ``best.ckpt``."""
-    scores = [c.best_model_score for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint) and c.monitor]
-    assert scores[0] is not None
-    return scores[0]
-
-
-def build_trainer(config: DictConfig, task: SequenceTask, folder: Path) -> pl.Trainer:
-    """Lightning's trainer with our callbacks: checkpoints at the end of each epoch, after its validation."""
-
-    # saved last, so that last.ckpt knows what the other callbacks have seen
-    def keep(filename: str, **options: Any) -> ModelCheckpoint:
-        return ModelCheckpoint(
-            dirpath=folder,
-            filename=filename.removesuffix(".ckpt"),
-            save_on_train_epoch_end=True,
-            enable_version_counter=False,
-            auto_insert_metric_name=False,
-            **options,
-        )
-
-    callbacks: list[pl.Callback] = [StepSeed(config.seed), instantiate(config.schedule)]
+def build_trainer(config: DictConfig, task: SequenceTask, schedule: pl.Callback, folder: Path) -> pl.Trainer:
+    """Lightning's trainer with our callbacks; the settings have been checked."""
+    callbacks: list[pl.Callback] = [StepSeed(config.seed), schedule]
     if config.ema:
         callbacks.append(EMAWeightAveraging(decay=config.ema))
     if config.early_stopping:
-        callbacks.append(
-            EarlyStopping(
-                task.monitor, mode=task.monitor_mode, patience=config.early_stopping, check_on_train_epoch_end=True
-            )
-        )
-    callbacks += [keep(BEST, monitor=task.monitor, mode=task.monitor_mode), keep(LAST)]
+        stop = {"mode": task.monitor_mode, "patience": config.early_stopping, "check_on_train_epoch_end": False}
+        callbacks.append(EarlyStopping(task.monitor, **stop))
+    callbacks.append(KeepCheckpoints(folder, task.monitor, task.monitor_mode))
     if config.progress:
-        callbacks.append(RichProgressBar())
+        callbacks.append(RichProgressBar(console_kwargs={"stderr": True}))
+    settings = {key: value for key, value in config.trainer.items() if key != "_target_"}
     return pl.Trainer(
         default_root_dir=folder,
         callbacks=callbacks,
@@ -174,5 +191,12 @@ def build_trainer(config: DictConfig, task: SequenceTask, folder: Path) -> pl.Tr
         num_sanity_val_steps=0,
         enable_model_summary=False,
         enable_progress_bar=bool(config.progress),
-        **OmegaConf.to_container(config.trainer, resolve=True),  # type: ignore[arg-type]
+        **settings,
     )
+
+
+def _quiet() -> None:
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    for message in _CHATTER:
+        warnings.filterwarnings("ignore", message)

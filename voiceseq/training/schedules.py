@@ -30,6 +30,12 @@ class Schedule(pl.Callback):
     ) -> None:
         if kind not in KINDS:
             raise ConfigError(f"schedule.kind is '{kind}'; choose one of {', '.join(KINDS)}")
+        wrong = [f"schedule.{name} is {value}" for name, value in (("warmup", warmup), ("floor", floor)) if value < 0]
+        wrong += [f"schedule.patience is {patience}; 1 or more was wanted"] if patience < 1 else []
+        wrong += [f"schedule.decay is {decay}; between 0 and 1 was wanted"] if not 0 < decay < 1 else []
+        wrong += [f"schedule.mode is '{mode}'; min or max was wanted"] if mode not in ("min", "max") else []
+        if wrong:
+            raise ConfigError("; ".join(wrong))
         self.kind, self.warmup, self.floor = kind, warmup, floor
         self.patience, self.decay = patience, decay
         self.monitor, self.sign = monitor, 1.0 if mode == "min" else -1.0

@@ -126,7 +126,7 @@ def _examine(row: Found, wanted: Wanted) -> Clip | Skipped:
             extra.setdefault("sentence", row.text)
     try:
         length = audio_duration(row.audio)
-    except (AudioError, MissingDependencyError) as error:
+    except (AudioError, MissingDependencyError, OSError, ValueError) as error:  # one bad file never stops a batch
         return Skipped("unreadable audio", row.id, str(error))
     return _cut(row, text, extra, length, wanted)
 

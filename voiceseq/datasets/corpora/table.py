@@ -77,7 +77,9 @@ def _guarded(path: Path, rows: Iterable[list[str]]) -> Iterator[list[str]]:
         yield from rows
     except csv.Error as error:
         line = getattr(rows, "line_num", "?")
-        raise InputError(f"the table {path} is wrong at line {line} ({error}); look for a lone quotation mark") from error
+        raise InputError(
+            f"the table {path} is wrong at line {line} ({error}); look for a lone quotation mark"
+        ) from error
 
 
 def _named_columns(header: list[str], columns: Mapping[str, str], path: Path) -> list[str]:
