@@ -15,6 +15,7 @@ import time
 import warnings
 import zipfile
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -41,6 +42,13 @@ class NetworkConfig:
     size: Size
     kernels: tuple[int, ...] = (3, 5)
     dropout: float = 0.1
+    span: tuple[int, float] = (1, 2.0)
+    limit: int | None = None
+    level: Literal["character", "word"] = "word"
+    rates: dict[str, float] = dataclasses.field(default_factory=dict)
+    parts: list[Size] = dataclasses.field(default_factory=list)
+    inner: Size | None = None
+    free: Any = None
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -147,10 +155,14 @@ def test_the_same_parts_give_the_same_bytes(tmp_path):
 
 
 def test_dataclass_configs_are_rebuilt(tmp_path):
-    config = NetworkConfig(Size(8), kernels=(1, 2, 3))
+    config = NetworkConfig(
+        Size(8), (1, 2, 3), 0, (1, 2), 7, "character", {"a": 1}, [Size(1), Size(2, 3)], Size(4), {"any": [1]}
+    )
     bundle = load_bundle(make(tmp_path / "model", config=config))
-    assert bundle.config == {"size": {"width": 8, "layers": 2}, "kernels": [1, 2, 3], "dropout": 0.1}
+    assert bundle.config["kernels"] == [1, 2, 3]
+    assert bundle.config["parts"] == [{"width": 1, "layers": 2}, {"width": 2, "layers": 3}]
     assert bundle.config_as(NetworkConfig) == config
+    assert load_bundle(make(tmp_path / "least", config=NetworkConfig(Size(8)))).config_as(NetworkConfig).limit is None
 
 
 @pytest.mark.parametrize(
@@ -159,6 +171,20 @@ def test_dataclass_configs_are_rebuilt(tmp_path):
         ({"size": {"width": 1}, "dropuot": 0.2}, "unknown 'dropuot'"),
         ({"kernels": [1]}, "missing 'size'"),
         ({"size": {"layers": 1}}, "config.size does not describe a Size: missing 'width'"),
+        ({"size": {"width": 1.5}}, r"config.size.width is 1.5; int was wanted"),
+        ({"size": {"width": True}}, "config.size.width is True; int was wanted"),
+        ({"size": 3}, "config.size is 3; settings by name were wanted"),
+        ({"size": {"width": 1}, "kernels": 3}, r"config.kernels is 3; tuple\[int, ...\] was wanted"),
+        ({"size": {"width": 1}, "kernels": [3, "5"]}, r"config.kernels\[1\] is '5'; int was wanted"),
+        ({"size": {"width": 1}, "dropout": None}, "config.dropout is None; float was wanted"),
+        ({"size": {"width": 1}, "span": [1, 2, 3]}, r"config.span is \[1, 2, 3\]; tuple\[int, float\] was wanted"),
+        ({"size": {"width": 1}, "limit": "x"}, r"config.limit is 'x'; int \| None was wanted"),
+        ({"size": {"width": 1}, "inner": {"width": "x"}}, "config.inner.width is 'x'; int was wanted"),
+        ({"size": {"width": 1}, "inner": 4}, r"config.inner is 4; .*Size \| None was wanted"),
+        ({"size": {"width": 1}, "level": "letter"}, "config.level is 'letter'; .*'word'"),
+        ({"size": {"width": 1}, "rates": {"a": "x"}}, "config.rates.a is 'x'; float was wanted"),
+        ({"size": {"width": 1}, "rates": [1]}, r"config.rates is \[1\]; dict\[str, float\] was wanted"),
+        ({"size": {"width": 1}, "parts": [{"width": "x"}]}, r"config.parts\[0\].width is 'x'; int was wanted"),
     ],
 )
 def test_a_config_of_other_settings_is_refused(tmp_path, config, message):
@@ -202,6 +228,23 @@ def test_fill_restores_a_network_and_names_what_does_not_fit(good):
         bundle.fill(nn.Sequential(*network(), nn.LayerNorm(7)))
     with pytest.raises(BundleError, match=r"2.weight is not the network's"):
         bundle.fill(network()[:2])
+
+
+def test_a_network_is_compared_before_it_is_built(tmp_path):
+    """On the meta device nothing is allocated: a config of 10**6 x 10**6 is refused by its shape."""
+    built = []
+
+    def build(config: Size) -> nn.Module:
+        layer = nn.Linear(config.width, config.width)
+        built.append(layer.weight.device.type)
+        return layer
+
+    path = make(tmp_path / "model", weights=build(Size(3)).state_dict(), config={"width": 3})
+    assert load_bundle(path).network(build, Size).in_features == 3
+    path = make(tmp_path / "huge", weights=nn.Linear(3, 3).state_dict(), config={"width": 10**6})
+    with pytest.raises(BundleError, match=r"weight has shape \(3, 3\), not \(1000000, 1000000\)"):
+        load_bundle(path).network(build, Size)
+    assert built == ["cpu", "meta", "cpu", "meta"]
 
 
 def test_export_is_the_same_bundle_byte_for_byte(good, tmp_path):

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import voiceseq
 from voiceseq.bundles import save_bundle
 from voiceseq.cli import doctor, main
 from voiceseq.errors import BundleError, ConfigError, InputError
+from voiceseq.text.vocabulary import Vocabulary
 
 VOICESEQ = [sys.executable, "-m", "voiceseq"]
 # with PYTHONUNBUFFERED nothing is left to flush at the end, which is where the trouble with pipes comes from
@@ -240,7 +242,57 @@ def test_bundle_show(bundle, capsys):
     assert main.main(["bundle", "show", str(bundle)]) == 0
     said = capsys.readouterr().out
     assert "language-model" in said
-    assert "width=4" in said
+    assert re.search(r"^config\n  width +4$", said, re.MULTILINE)
+
+
+def test_bundle_show_of_what_training_writes(tmp_path, capsys):
+    """Vocabularies count their symbols; nested settings stand one a line, without Hydra's marks."""
+    source = Vocabulary.from_text([chr(ord("a") + i) for i in range(20)], specials=("unknown",))
+    target = Vocabulary.from_text("0123456789-", specials=("bos", "eos"))
+    model = {"_target_": "voiceseq.models.seq2seq.Seq2SeqConfig", "cell": "gru", "size": 9600, "embedding": None}
+    training = {
+        "data": [{"name": "generated dates", "licence": "Apache-2.0"}, {"name": "more", "licence": "CC0"}],
+        "settings": {
+            "seed": 1,
+            "overfit": False,
+            "model": model,
+            "learning_rate": 0.1,
+            "betas": [0.9, 0.99],
+            "callbacks": {},
+        },
+    }
+    vocabularies = {"source": source.to_json(), "target": target.to_json(), "old": ["a", "b"]}
+    save_bundle(tmp_path / "b", kind="transducer", config={}, vocabularies=vocabularies, training=training)
+    assert main.main(["bundle", "show", str(tmp_path / "b"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["vocabularies"] == {"source": 21, "target": 13, "old": 2}
+    assert facts["training"] == training
+    assert main.main(["bundle", "show", str(tmp_path / "b")]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    start = lines.index("training")
+    assert lines[start : start + 14] == [
+        "training",
+        "data",
+        "- name generated dates",
+        "licence Apache-2.0",
+        "- name more",
+        "licence CC0",
+        "settings",
+        "seed 1",
+        "overfit False",
+        "model",
+        "cell gru",
+        "size 9,600",
+        "learning_rate 0.1",
+        "betas 0.9 0.99",
+    ]
+    assert not any("_target_" in line for line in lines)
+    assert lines[lines.index("vocabularies") + 1] == "source 21 symbols"
+
+
+def test_bundle_help_names_paths_that_exist(capsys):
+    assert main.main(["bundle", "verify", "--help"]) == 0
+    assert "latest" not in capsys.readouterr().out
 
 
 def test_bundle_verify_tells_good_from_damaged(bundle, capsys):

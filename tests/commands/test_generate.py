@@ -9,7 +9,9 @@ import pytest
 import torch
 
 import voiceseq
+from voiceseq.cli import main
 from voiceseq.models.language import LanguageConfig, LanguageNetwork
+from voiceseq.models.seq2seq import Seq2SeqConfig, seq2seq
 from voiceseq.text.vocabulary import Vocabulary
 
 
@@ -58,6 +60,51 @@ def test_json_and_raw_agree_with_the_plain_form(bundle: Path) -> None:
     assert raw == "abc" + row["text"] + "\n"
     assert "\n" in row["text"]
     assert plain == raw[:-1].replace("\n", "\\n") + "\n"
+
+
+def test_words_are_parted(tmp_path: Path) -> None:
+    vocabulary = Vocabulary.from_text("the sea", level="word", specials=("unknown", "eos"))
+    network = LanguageNetwork(LanguageConfig(len(vocabulary), "gru", size=8, layers=1))
+    path = voiceseq.save_bundle(
+        tmp_path / "words",
+        kind="language-model",
+        config=network.config,
+        weights=network.state_dict(),
+        vocabularies={"symbols": vocabulary.to_json()},
+    )
+    done = generate("--model", str(path), "--length", "30", "--seed", "1", stdin="the\n\nsea \n")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.split("\n")[:-1]
+    assert len(lines) == 3
+    assert all(set(line.replace("\\n", " ").split()) == {"the", "sea"} for line in lines)
+
+
+def test_without_its_bundle_the_command_says_how_to_get_one(monkeypatch, capsys, tmp_path: Path) -> None:
+    monkeypatch.setattr("voiceseq.bundles.reading.shipped_bundles", dict)
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["generate", "ROMEO:"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "'shakespeare'" in error
+    assert "train it: voiceseq train experiment=shakespeare data.train=TEXT" in error
+    assert "then --model RUN/bundle" in error
+    assert main.main(["generate", "ROMEO:", "--model", "shakspeare"]) == 1
+    assert "train it" not in capsys.readouterr().err
+
+
+def test_a_bundle_of_another_kind_is_refused(tmp_path: Path, capsys) -> None:
+    source, target = Vocabulary.from_text("ab"), Vocabulary.from_text("01", specials=("bos", "eos"))
+    network = seq2seq(Seq2SeqConfig(len(source), len(target), size=8))
+    path = voiceseq.save_bundle(
+        tmp_path / "dates",
+        kind="transducer",
+        config=network.config,
+        weights=network.state_dict(),
+        vocabularies={"source": source.to_json(), "target": target.to_json()},
+    )
+    assert main.main(["generate", "a", "--model", str(path)]) == 1
+    assert "Transducer" in (error := capsys.readouterr().err)
+    assert "language model was wanted" in error
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 
 import voiceseq
 from voiceseq.errors import InputError
-from voiceseq.inference.language import FIRST, LanguageModel
+from voiceseq.inference.language import LanguageModel
 from voiceseq.models.language import LanguageConfig, LanguageNetwork
 from voiceseq.text.vocabulary import Vocabulary
 
@@ -26,15 +26,14 @@ def make(cell: str = "gru", context: int = 256) -> LanguageModel:
 @pytest.mark.parametrize("cell", ["gru", "lstm", "transformer"])
 def test_all_strings_of_a_length_share_one_probability(cell: str) -> None:
     model = make(cell)
-    with torch.no_grad():
-        logits, _ = model.network(torch.tensor([model.vocabulary.encode(FIRST)]))
-    unknown = float(logits[0, 0].softmax(-1)[0])
-    one = sum(math.exp(score.log_prob) for score in model.score(["a", "b", "\n"]))
-    assert one + unknown == pytest.approx(1.0, abs=1e-5)
-    firsts = {letter: math.exp(model.score([letter])[0].log_prob) for letter in "ab\n"}
-    for letter, first in firsts.items():
-        longer = [letter + "".join(rest) for rest in itertools.product("ab\n", repeat=1)]
-        assert sum(math.exp(score.log_prob) for score in model.score(longer)) < first
+    symbols = "ab\n☃"  # the last stands for all unknown ones
+    for length in (1, 2, 3):
+        texts = ["".join(letters) for letters in itertools.product(symbols, repeat=length)]
+        assert sum(math.exp(score.log_prob) for score in model.score(texts)) == pytest.approx(1.0, abs=1e-5)
+    for letter in symbols:
+        longer = model.score([letter + other for other in symbols])
+        first = math.exp(model.score([letter])[0].log_prob)
+        assert sum(math.exp(score.log_prob) for score in longer) == pytest.approx(first, rel=1e-4)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "transformer"])
@@ -47,6 +46,20 @@ def test_steps_equal_the_whole(cell: str) -> None:
         for place in range(tokens.shape[1]):
             log_probs, state = model.network.step(tokens[:, place], state)
             torch.testing.assert_close(log_probs, whole[:, place], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("cell", ["gru", "transformer"])
+@pytest.mark.parametrize("context", [2, 5, 8])
+def test_a_score_is_the_sum_of_the_steps_past_the_context_too(cell: str, context: int) -> None:
+    model = make(cell, context)
+    text = "abba\nbab" * 6
+    tokens = torch.tensor(model.vocabulary.encode("\n" + text))
+    total, state = 0.0, None
+    with torch.no_grad():
+        for token, following in itertools.pairwise(tokens):
+            log_probs, state = model.network.step(token[None], state)
+            total += float(log_probs[0, following])
+    assert model.score([text])[0].log_prob == pytest.approx(total, rel=1e-5)
 
 
 def test_scores_of_a_long_text_do_not_depend_on_the_cut() -> None:
@@ -76,8 +89,45 @@ def test_a_cold_sample_is_the_most_probable_symbol() -> None:
 
 
 def test_a_transformer_writes_past_its_context() -> None:
-    text = make("transformer", context=8).generate(["ab"], 50, seed=1)[0]
+    """Greedily: each symbol is the best after what its window of 8 still holds, found afresh from the tokens alone."""
+    model, window = make("transformer", context=8), 8
+    text = model.generate(["ab"], 50, top_k=1)[0]
     assert len(text) == 50
+    tokens = model.vocabulary.encode("\nab" + text)
+    start = 0
+    for place in range(2, 52):
+        if place - start == window:  # full: what went before the newer half is forgotten
+            start = place + 1 - window // 2
+        with torch.no_grad():
+            logits = model.network(torch.tensor([tokens[start : place + 1]]))[0][0, -1]
+        logits[model.vocabulary.special("unknown")] = -math.inf
+        assert tokens[place + 1] == int(logits.argmax())
+    assert start > 40
+
+
+@pytest.mark.parametrize("cell", ["lstm", "transformer"])
+def test_a_long_prompt_leaves_the_state_that_steps_leave(cell: str) -> None:
+    model = make(cell, context=8)
+    prompt = "abba\nb" * 7
+    state = None
+    tokens = model.vocabulary.encode("\n" + prompt)
+    for token in tokens[:-1]:
+        with torch.no_grad():
+            _, state = model.network.step(torch.tensor([token]), state)
+    written = ""
+    for _ in range(20):
+        with torch.no_grad():
+            log_probs, state = model.network.step(torch.tensor(tokens[-1:]), state)
+        log_probs[0, model.vocabulary.special("unknown")] = -math.inf
+        tokens.append(int(log_probs.argmax()))
+        written += model.vocabulary.symbols[tokens[-1]]
+    assert model.generate([prompt], 20, top_k=1)[0] == written
+
+
+def test_a_prompt_is_not_read_symbol_by_symbol(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make("gru")
+    monkeypatch.setattr(model.network, "step", lambda *args: pytest.fail("a step for a symbol of the prompt"))
+    assert model.generate(["ab" * 500], 0) == [""]
 
 
 def test_bad_requests_are_refused() -> None:
@@ -87,6 +137,12 @@ def test_bad_requests_are_refused() -> None:
             model.generate(["a"], **wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="empty"):
         model.score([""])
+    for act in (model.score, model.generate):
+        with pytest.raises(InputError, match="give a list of texts"):
+            act("ab")
+        with pytest.raises(InputError, match=r"text 1 is a NoneType"):
+            act(["ab", None])  # type: ignore[list-item]
+        assert act([]) == []
 
 
 def test_a_bundle_gives_the_same_model(tmp_path: Path) -> None:
@@ -100,3 +156,64 @@ def test_a_bundle_gives_the_same_model(tmp_path: Path) -> None:
     )
     again = voiceseq.load(tmp_path / "b")
     assert again.score(["abba"]) == model.score(["abba"])
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def make_words(cell: str = "gru") -> LanguageModel:
+    torch.manual_seed(1)
+    vocabulary = Vocabulary.from_text("the sea the shore", level="word", specials=("unknown", "eos"))
+    network = LanguageNetwork(LanguageConfig(len(vocabulary), cell, size=16, layers=1, heads=2, dropout=0.4))
+    torch.nn.init.normal_(network.output.bias)
+    return LanguageModel(network, vocabulary)
+
+
+@pytest.mark.parametrize("cell", ["gru", "transformer"])
+def test_all_lines_of_words_share_one_probability(cell: str) -> None:
+    model = make_words(cell)
+    words = ["the ", "sea ", "shore ", "ship ", "\n"]
+    for length in (1, 2, 3):
+        scores = model.score(["".join(some) for some in itertools.product(words, repeat=length)])
+        assert {score.symbols for score in scores} == {length}
+        assert sum(math.exp(score.log_prob) for score in scores) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_line_of_words_follows_the_end_of_another() -> None:
+    model = make_words()
+    eos, the, sea = (model.vocabulary.index(word) for word in ("<eos>", "the", "sea"))
+    with torch.no_grad():
+        log_probs = model.network(torch.tensor([[eos, the, sea]]))[0][0].log_softmax(-1)
+    by_hand = float(log_probs[0, the] + log_probs[1, sea])
+    assert model.score(["the sea"])[0].log_prob == pytest.approx(by_hand, abs=1e-5)
+    assert model.score(["the sea\n"])[0].log_prob == pytest.approx(by_hand + float(log_probs[2, eos]), abs=1e-5)
+    assert model.score(["the"])[0].symbols == 1
+    assert model.score(["  the\tsea "])[0].log_prob == model.score(["the sea"])[0].log_prob
+    with pytest.raises(InputError, match="empty"):
+        model.score(["  "])
+
+
+def test_written_words_are_parted_by_spaces_and_lines() -> None:
+    model = make_words()
+    for prefix in ("", "the", "the ", "the sea\n", "the ship"):
+        text = model.generate([prefix], 40, temperature=2.0, seed=3)[0]
+        assert "\n" in text
+        assert set(text.split()) <= {"the", "sea", "shore"}
+        whole = prefix + text
+        assert len(whole.split()) + whole.count("\n") == 40 + len(prefix.split()) + prefix.count("\n")
+        assert "  " not in whole
+        assert not text.startswith(" ") or (prefix and not prefix[-1].isspace())
+
+
+def test_a_word_model_comes_back_from_its_bundle(tmp_path: Path) -> None:
+    model = make_words()
+    voiceseq.save_bundle(
+        tmp_path / "b",
+        kind="language-model",
+        config=model.network.config,
+        weights=model.network.state_dict(),
+        vocabularies={"symbols": model.vocabulary.to_json()},
+    )
+    again = voiceseq.load(tmp_path / "b")
+    assert again.score(["the sea\nthe ship"]) == model.score(["the sea\nthe ship"])
+    assert again.generate(["the"], 9, seed=1) == model.generate(["the"], 9, seed=1)

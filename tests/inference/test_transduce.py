@@ -6,7 +6,7 @@ import torch
 import voiceseq
 from voiceseq.datasets.pairs import pad, pair_batch
 from voiceseq.errors import ConfigError, InputError
-from voiceseq.inference.transduce import Transducer
+from voiceseq.inference.transduce import Decoding, Transducer
 from voiceseq.models.seq2seq import ATTENTIONS, Seq2SeqConfig, seq2seq
 from voiceseq.text.vocabulary import Vocabulary
 
@@ -17,7 +17,7 @@ TARGET = Vocabulary.from_text("01234", specials=("bos", "eos"))
 def make(attention: str = "additive", cell: str = "gru") -> Transducer:
     torch.manual_seed(2)
     config = Seq2SeqConfig(len(SOURCE), len(TARGET), cell, 16, embedding=8, layers=2, attention=attention)
-    return Transducer(seq2seq(config), SOURCE, TARGET, max_length=6)
+    return Transducer(seq2seq(config), SOURCE, TARGET, Decoding(max_length=6))
 
 
 @pytest.mark.parametrize(("attention", "cell"), [*((name, "gru") for name in ATTENTIONS), ("none", "transformer")])
@@ -62,6 +62,39 @@ def test_bad_texts_and_settings_are_refused() -> None:
         pad([[1], []])
 
 
+def test_a_beam_is_what_was_asked_for() -> None:
+    model = make()
+    assert len(model.candidates(["abc"])[0]) == model.decoding.beam == 4
+    assert len(model.candidates(["abc"], beam=2)[0]) == 2
+    assert len(model.candidates(["abc"], beam=3, nbest=1)[0]) == 1
+    for wrong in (0, -1):
+        with pytest.raises(InputError, match=f"beam {wrong}"):
+            model.convert(["abc"], beam=wrong)
+    with pytest.raises(InputError, match=r"nbest 5 .* beam of 4"):
+        model.candidates(["abc"], nbest=5)
+    for wrong in ({"beam": 0}, {"alpha": -1.0}, {"alpha": float("nan")}, {"max_length": 0}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            Decoding(**wrong)
+
+
+def test_texts_come_as_a_list() -> None:
+    model = make()
+    for act in (model.convert, model.candidates):
+        with pytest.raises(InputError, match="give a list of texts"):
+            act("abc")
+        with pytest.raises(InputError, match="text 0 is a int"):
+            act([3])  # type: ignore[list-item]
+        assert act([]) == []
+    assert model.convert(text for text in ["abc"]) == model.convert(["abc"])  # type: ignore[arg-type]
+
+
+def test_a_text_of_no_words_is_refused() -> None:
+    words = Vocabulary.from_text("one two", level="word", specials=("unknown",))
+    model = Transducer(seq2seq(Seq2SeqConfig(len(words), len(TARGET), size=8)), words, TARGET)
+    with pytest.raises(InputError, match="text 1 is empty"):
+        model.convert(["one", " "])
+
+
 def test_a_bundle_gives_the_same_model(tmp_path: Path) -> None:
     model = make()
     voiceseq.save_bundle(
@@ -73,5 +106,6 @@ def test_a_bundle_gives_the_same_model(tmp_path: Path) -> None:
         decoding={"beam": 3, "alpha": 0.5, "max_length": 6},
     )
     again = voiceseq.load(tmp_path / "b.zip")
-    assert (again.beam, again.alpha) == (3, 0.5)
+    assert again.decoding == Decoding(3, 0.5, 6)
+    assert len(again.candidates(["abc"])[0]) == 3
     assert again.attention("abc").equal(model.attention("abc", again.convert(["abc"])[0]))

@@ -21,6 +21,7 @@ from voiceseq.errors import AudioError, InputError, MissingDependencyError
 
 Samples = NDArray[np.float32]
 DECODED_S = 10.0  # decoded at a time, whatever the blocks: some decoders round differently where they are cut
+DECODED_VALUES = 8_000_000  # and no more than this: a header may claim a thousand channels
 ENCODINGS = {"pcm16": "PCM_16", "pcm24": "PCM_24", "float": "FLOAT"}
 WRITTEN = {".wav": "WAV", ".flac": "FLAC"}
 FULL_SCALE = 32766 / 32768  # the last two steps of 16 bits count as clipped
@@ -122,7 +123,8 @@ def stream_audio(
         start = round(offset_s * file.sample_rate)
         count = None if duration_s is None else max(1, round(duration_s * file.sample_rate))
         _check_part(file, start, channels)
-        picked = _Picked(file.blocks(start, count, round(DECODED_S * file.sample_rate)), channels)
+        at_once = min(round(DECODED_S * file.sample_rate), DECODED_VALUES // file.channels)
+        picked = _Picked(file.blocks(start, count, at_once), channels)
         rate = sample_rate or file.sample_rate
         size = max(1, round(block_s * rate))
         previous = None

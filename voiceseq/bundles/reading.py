@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import hashlib
 import importlib.resources
 import json
+import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -102,6 +104,15 @@ class Bundle:
         except (AttributeError, KeyError, TypeError) as error:
             raise BundleError(f"{self.path}: {WEIGHTS} is not a whole safetensors file ({error!r})") from error
 
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape of every weight, those that share the tensor of another included."""
+        stored = {name: shape for name, (_, shape) in self.tensors.items()}
+        try:
+            return stored | {name: stored[twin] for name, twin in self.storage.get("tied", {}).items()}
+        except (AttributeError, KeyError, TypeError) as error:
+            raise BundleError(f"{self.path}: {WEIGHTS} lacks a tensor that another shares ({error!r})") from error
+
     def read_weights(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
         """A fresh copy of the tensors; ``dtype`` converts the floating point ones (``torch.float32`` after float16)."""
         if WEIGHTS not in self.files:
@@ -114,25 +125,49 @@ class Bundle:
             if dtype is not None:
                 tensors = {name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()}
             return tensors | {name: tensors[twin] for name, twin in self.storage.get("tied", {}).items()}
-        except (safetensors.SafetensorError, ValueError, KeyError, AttributeError) as error:
+        except (safetensors.SafetensorError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise BundleError(f"{self.path}: {WEIGHTS} is not a whole safetensors file ({error})") from error
+
+    def network(self, build: Callable[[Config], Module], cls: type[Config]) -> Module:
+        """``build(config)`` with the weights, in eval mode; ``cls`` is the dataclass of the config.
+
+        A stranger's config may ask for more than there is memory, so it is first built where nothing is allocated.
+        Raises BundleError where the config is impossible or the weights are not those of its network.
+        """
+        import torch
+
+        config = self.config_as(cls)
+        try:
+            with torch.device("meta"):
+                self.check_fit(build(config))
+            return self.fill(build(config))
+        except (ValueError, TypeError, RuntimeError, ArithmeticError) as error:
+            raise BundleError(f"{self.path}: the network of its config cannot be built: {error}") from error
 
     def fill(self, module: Module) -> Module:
         """Copy the weights into ``module`` and return it in eval mode. Raises BundleError where the two do not fit."""
-        wanted, found = module.state_dict(), self.weights
+        self.check_fit(module)
+        module.load_state_dict(self.weights)
+        return module.eval()
+
+    def check_fit(self, module: nn.Module) -> None:
+        """Raise BundleError with the names and shapes in which the weights and ``module`` differ."""
+        wanted, found = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}, self.shapes
         wrong = [f"{name} is missing" for name in wanted if name not in found]
         wrong += [f"{name} is not the network's" for name in found if name not in wanted]
-        shapes = [(n, tuple(found[n].shape), tuple(wanted[n].shape)) for n in found if n in wanted]
-        wrong += [f"{name} has shape {came}, not {want}" for name, came, want in shapes if came != want]
+        both = [name for name in found if name in wanted]
+        wrong += [f"{n} has shape {found[n]}, not {wanted[n]}" for n in both if found[n] != wanted[n]]
         if wrong:
             listed = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
             raise BundleError(f"{self.path}: {WEIGHTS} does not fit the {self.kind} network of its config: {listed}")
-        module.load_state_dict(found)
-        return module.eval()
 
     def config_as(self, cls: type[Config]) -> Config:
         """The model config as the dataclass ``cls``. Raises BundleError on unknown, missing or impossible settings."""
         return build(cls, self.config, f"{self.path}: config")
+
+    def decoding_as(self, cls: type[Config]) -> Config:
+        """The decoding settings as the dataclass ``cls``. Raises BundleError as ``config_as`` does."""
+        return build(cls, self.decoding, f"{self.path}: decoding")
 
 
 @dataclass(frozen=True)
@@ -271,16 +306,43 @@ def build(cls: type[Config], settings: Any, name: str) -> Config:
     if wrong:
         raise BundleError(f"{name} does not describe a {cls.__name__}: {', '.join(sorted(wrong))}; update voiceseq?")
     hints = typing.get_type_hints(cls)
+    values = {key: revive(hints[key], value, f"{name}.{key}") for key, value in settings.items()}
     try:
-        return cls(**{key: revive(hints[key], value, f"{name}.{key}") for key, value in settings.items()})
+        return cls(**values)
     except (TypeError, ValueError) as error:
         raise BundleError(f"{name} does not describe a {cls.__name__}: {error}") from error
 
 
 def revive(hint: Any, value: Any, name: str) -> Any:
-    nested = [h for h in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(h)]
-    if nested and isinstance(value, dict):
-        return build(typing.cast("type[Any]", nested[0]), value, name)
-    if isinstance(value, list) and any(typing.get_origin(h) is tuple for h in (hint, *typing.get_args(hint))):
-        return tuple(value)
-    return value
+    """A JSON value as the type ``hint`` of a field. Raises BundleError where it is of another type.
+
+    Known: plain types (a whole number may stand for a float, nothing stands for a bool), dataclasses, ``Any``,
+    ``Literal``, unions of them, and tuple, list and dict of them.
+    """
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return build(typing.cast("type[Any]", hint), value, name)
+    if origin in (typing.Union, types.UnionType):
+        return revive_any(hint, value, name)
+    if origin is tuple and isinstance(value, list):
+        items = inner[:1] * len(value) if inner[1:] == (...,) else inner
+        if len(items) == len(value):
+            return tuple(revive(h, v, f"{name}[{i}]") for i, (h, v) in enumerate(zip(items, value, strict=True)))
+    if origin is list and isinstance(value, list):
+        return [revive(inner[0], item, f"{name}[{i}]") for i, item in enumerate(value)]
+    if origin is dict and isinstance(value, dict):
+        return {key: revive(inner[1], item, f"{name}.{key}") for key, item in value.items()}
+    plain = hint is Any or type(value) is hint or (hint is float and type(value) is int)
+    if plain or (origin is typing.Literal and value in inner):
+        return value
+    raise BundleError(f"{name} is {value!r}; {hint.__name__ if isinstance(hint, type) else hint} was wanted")
+
+
+def revive_any(hint: Any, value: Any, name: str) -> Any:
+    """The value as the first type of a union that it fits; settings by name are for its dataclass, if it has one."""
+    for kind in typing.get_args(hint):
+        if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+            return build(typing.cast("type[Any]", kind), value, name)
+        with contextlib.suppress(BundleError):
+            return revive(kind, value, name)
+    raise BundleError(f"{name} is {value!r}; {hint} was wanted")

@@ -3,6 +3,7 @@
 import argparse
 import math
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from voiceseq.bundles import Bundle, export_bundle, load_bundle, shipped_bundles, verify_bundle
@@ -14,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="show|verify|export", required=True)
     for action, text, example in (
         (show, "print what a bundle holds", "voiceseq bundle show shakespeare"),
-        (verify, "check every file against its sha256", "voiceseq bundle verify runs/shakespeare/latest/bundle"),
+        (verify, "check every file against its sha256", "voiceseq bundle verify shakespeare.zip"),
         (export, "copy a bundle to one .zip or to a folder", "voiceseq bundle export shakespeare shakespeare.zip"),
     ):
         sub = actions.add_parser(action.__name__, help=text, description=text, epilog=f"example: {example}")
@@ -36,9 +37,10 @@ def show(args: argparse.Namespace) -> int:
     if args.json:
         print_json(facts)
         return 0
-    rows = [(name.replace("_", " "), text(value)) for name, value in facts.items() if value not in (None, {}, [])]
-    print_table([row for row in rows if row[0] != "files"])
-    print_table([("files", ""), *((f"  {name}", f"{size:,} bytes") for name, size in facts["files"].items())])
+    sizes = {name: f"{size:,} symbols" for name, size in facts["vocabularies"].items()}
+    files = {name: f"{size:,} bytes" for name, size in facts["files"].items()}
+    facts |= {"vocabularies": sizes, "files": files}
+    print_table(list(rows({name.replace("_", " "): value for name, value in facts.items()})))
     return 0
 
 
@@ -53,19 +55,41 @@ def describe(bundle: Bundle) -> dict[str, Any]:
     facts |= {"voiceseq_version": bundle.voiceseq_version, "format_version": bundle.format_version}
     settings = ("config", "front_end", "decoding", "metrics", "training", "extra")
     facts |= {name: getattr(bundle, name) for name in settings}
-    sizes = {name: len(symbols) for name, symbols in bundle.vocabularies.items() if isinstance(symbols, list | dict)}
+    sizes = {name: count_symbols(vocabulary) for name, vocabulary in bundle.vocabularies.items()}
     stored = sorted({dtype for dtype, _ in bundle.tensors.values()})
     parameters = sum(math.prod(shape) for _, shape in bundle.tensors.values())
     facts |= {"vocabularies": sizes, "tensors": len(bundle.tensors), "parameters": parameters, "stored_as": stored}
     return facts | {"files": {name: entry.size for name, entry in bundle.files.items()}}
 
 
+def count_symbols(vocabulary: Any) -> int:
+    """Of a vocabulary as ``Vocabulary.to_json`` writes it, or of a plain list."""
+    symbols = vocabulary.get("symbols") if isinstance(vocabulary, dict) else vocabulary
+    return len(symbols) if isinstance(symbols, list) else 0
+
+
+def rows(settings: dict[str, Any], margin: str = "") -> Iterator[tuple[str, str]]:
+    """One row a setting, nested ones indented, the items of a list marked by "-"; what is empty is left out."""
+    for name, value in settings.items():
+        label = margin + name
+        if name == "_target_" or value in (None, {}, []):
+            continue
+        if isinstance(value, dict):
+            yield label, ""
+            yield from rows(value, margin + "  ")
+        elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            yield label, ""
+            for item in value:
+                for number, (inner, cell) in enumerate(rows(item)):
+                    yield f"{margin}  {'  ' if number else '- '}{inner}", cell
+        else:
+            yield label, text(value)
+
+
 def text(value: Any) -> str:
-    """One readable cell: nested settings as name=value."""
-    if isinstance(value, dict):
-        return ", ".join(f"{key}={text(item)}" for key, item in value.items())
+    """One readable cell."""
     if isinstance(value, list):
-        return " ".join(f"({text(item)})" if isinstance(item, dict) else text(item) for item in value)
+        return " ".join(text(item) for item in value)
     return f"{value:,}" if type(value) is int else str(value)
 
 

@@ -4,12 +4,13 @@ import argparse
 import sys
 
 from voiceseq.cli.options import add_json, print_json
+from voiceseq.errors import BundleError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prefixes", nargs="*", metavar="PREFIX", help="the beginnings; without any, the lines of stdin")
     parser.add_argument("--model", default="shakespeare", help="name or path of a bundle (default: %(default)s)")
-    parser.add_argument("--length", type=int, default=300, help="symbols to write (default: %(default)s)")
+    parser.add_argument("--length", type=int, default=300, help="characters or words to write (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=0.8, help="below 1 safer, above wilder (%(default)s)")
     parser.add_argument("--top-k", type=int, help="choose among the k most probable symbols only")
     parser.add_argument("--top-p", type=float, help="choose among the fewest symbols that hold this much probability")
@@ -20,8 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     import voiceseq
+    from voiceseq.inference.language import LanguageModel
 
     model = voiceseq.load(args.model)
+    if not isinstance(model, LanguageModel):
+        raise BundleError(f"{args.model} is a {type(model).__name__}; a language model was wanted")
     prefixes = args.prefixes or (line.rstrip("\r\n") for line in sys.stdin)
     for number, prefix in enumerate(prefixes):
         seed = None if args.seed is None else args.seed + number

@@ -16,17 +16,21 @@ from dataclasses import dataclass
 
 from voiceseq import __version__
 from voiceseq.cli.options import add_verbose
-from voiceseq.errors import ConfigError, VoiceseqError
+from voiceseq.errors import BundleError, ConfigError, VoiceseqError
 
 
 @dataclass(frozen=True)
 class Command:
-    """A row of the table: ``bundle`` is used when no --model is given; ``raw`` passes the words on as ``overrides``."""
+    """A row of the table: ``raw`` passes the words on as ``overrides``.
+
+    ``bundle`` is used when no --model is given; ``recipe`` makes one where the installation has none.
+    """
 
     module: str
     help: str
     example: str
     bundle: str | None = None
+    recipe: str | None = None
     raw: bool = False
 
 
@@ -42,6 +46,7 @@ COMMANDS = {
         "write on from a beginning, character by character",
         'voiceseq generate "ROMEO:"',
         bundle="shakespeare",
+        recipe="voiceseq train experiment=shakespeare data.train=TEXT data.validation=null",
     ),
     "prepare": Command(
         "voiceseq.cli.prepare",
@@ -105,7 +110,22 @@ def dispatch(words: list[str]) -> int:
         return int(module.run(argparse.Namespace(overrides=overrides)))
     parser = command_parser(name, command)
     module.add_arguments(parser)
-    return int(module.run(parser.parse_args(rest)))
+    args = parser.parse_args(rest)
+    check_default_bundle(command, args)
+    return int(module.run(args))
+
+
+def check_default_bundle(command: Command, args: argparse.Namespace) -> None:
+    """Say how to get the bundle that the command uses when none is named, where there is none."""
+    if command.bundle is None or getattr(args, "model", None) != command.bundle:
+        return
+    from voiceseq.bundles.reading import locate
+
+    try:
+        locate(command.bundle)
+    except BundleError as error:
+        recipe = f"train it: {command.recipe}, then --model RUN/bundle" if command.recipe else "name one by --model"
+        raise BundleError(f"no bundle {command.bundle!r} comes with this installation; {recipe}") from error
 
 
 def top_parser() -> argparse.ArgumentParser:

@@ -74,13 +74,11 @@ def sort_words(words: list[str]) -> tuple[list[str], list[str], Path | None]:
 
 
 def _train(config: "DictConfig", folder: Path | None = None, machine: bool = False) -> int:
-    from lightning_utilities.core.rank_zero import rank_zero_only
-
-    from voiceseq.training.run import train
+    from voiceseq.training.run import first_process, train
 
     run = train(config, folder)
-    if rank_zero_only.rank:
-        return 0  # the first process of several speaks for all
+    if not first_process():
+        return 0
     if machine:
         print_json({"run": str(run.folder), "bundle": str(run.bundle), "metrics": run.metrics})
         return 0

@@ -11,10 +11,11 @@ from voiceseq.bundles import Bundle
 from voiceseq.core.scorers import StepScorer, TokenBonus
 from voiceseq.core.search import sample
 from voiceseq.errors import InputError
-from voiceseq.models.language import LanguageConfig, LanguageNetwork
+from voiceseq.inference.opening import check_texts, open_vocabulary
+from voiceseq.models.language import LanguageConfig, LanguageNetwork, Spelling
 from voiceseq.text.vocabulary import Vocabulary
 
-FIRST = "\n"  # what every text is taken to follow: it begins on a line of its own
+PIECE = 256  # symbols read at once: few calls, and never the logits of a whole book
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,23 @@ class TextScore:
 
 
 class LanguageModel:
-    """``voiceseq.load("shakespeare")``: ``generate(["ROMEO:"])``, ``score(["to be or not to be"])``."""
+    """``voiceseq.load("shakespeare")``: ``generate(["ROMEO:"])``, ``score(["to be or not to be"])``.
+
+    Every text is taken to follow the end of a line. Raises InputError for words without the special symbol ``eos``.
+    """
 
     def __init__(self, network: LanguageNetwork, vocabulary: Vocabulary) -> None:
         self.network = network.eval()
-        self.vocabulary = vocabulary
+        self.vocabulary, self.spelling = vocabulary, Spelling(vocabulary)
         bonus = torch.zeros(len(vocabulary))
-        bonus[list(vocabulary.special_ids)] = -torch.inf  # nobody writes "<unk>"
+        bonus[list(vocabulary.special_ids - {self.spelling.eos})] = -torch.inf  # nobody writes "<unk>"
         self.no_specials = TokenBonus(bonus)
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> Self:
-        network = bundle.fill(LanguageNetwork(bundle.config_as(LanguageConfig)))
-        return cls(network, Vocabulary.from_json(bundle.vocabularies["symbols"]))
+        """Raises BundleError for settings, weights or a vocabulary that do not make a language model."""
+        network = bundle.network(LanguageNetwork, LanguageConfig)
+        return cls(network, open_vocabulary(bundle, "symbols", network.config.vocabulary, check=Spelling))
 
     def generate(
         self,
@@ -52,10 +57,12 @@ class LanguageModel:
     ) -> list[str]:
         """What follows each prefix: ``length`` symbols, the prefix not repeated; the same for the same seed.
 
-        Raises InputError for a prefix that the vocabulary cannot spell, or a temperature, top_k or top_p out of range.
+        A symbol is a character, or a word or the end of a line; ``prefix + text`` is the whole, so words that follow a
+        word begin with a space. Raises InputError for one bare text instead of a list, a prefix that the vocabulary
+        cannot spell, or a length, temperature, top_k or top_p out of range.
         """
         texts = []
-        for number, prefix in enumerate(prefixes):
+        for number, prefix in enumerate(check_texts(prefixes)):
             generator = torch.Generator()
             generator.seed() if seed is None else generator.manual_seed(seed + number)
             first, state = self._read(prefix)
@@ -70,34 +77,42 @@ class LanguageModel:
                 top_p=top_p,
                 generator=generator,
             )
-            texts.append(self.vocabulary.decode(found[0].tokens))
+            texts.append(self._joint(prefix, text := self.spelling.decode(found[0].tokens)) + text)
         return texts
 
     @torch.no_grad()
-    def _read(self, prefix: str) -> tuple[int, Any]:
-        """The last symbol of the prefix and the state after those before it."""
-        tokens = torch.tensor(self.vocabulary.encode(FIRST + prefix))
-        state: Any = None
-        for token in tokens[:-1]:
-            _, state = self.network.step(token[None], state)
-        return int(tokens[-1]), state
-
-    @torch.no_grad()
     def score(self, texts: Sequence[str]) -> list[TextScore]:
-        """The log-probability of each text as a line of its own."""
-        return [self._score(text) for text in texts]
+        """The log-probability of each text, as it follows the end of a line; "\\n" at its end counts its own end too.
+
+        Raises InputError for an empty text, one bare text instead of a list, or one that the vocabulary cannot spell.
+        """
+        return [self._score(text) for text in check_texts(texts)]
 
     def _score(self, text: str) -> TextScore:
-        tokens = torch.tensor(self.vocabulary.encode(FIRST + text))
+        tokens = torch.tensor([self.spelling.line_end, *self.spelling.encode(text)])
         if len(tokens) < 2:
             raise InputError("an empty text came; a score wants at least one symbol")
-        window, total, state = self.network.config.context, 0.0, None
-        for start in range(0, len(tokens) - 1, window):
-            inputs, targets = tokens[start : start + window][: len(tokens) - 1 - start], tokens[start + 1 :][:window]
-            logits, state = self.network(inputs[None], state if self.network.endless else None)
-            total += float(self._picked(logits[0], targets))
+        total, state = 0.0, None
+        for inputs, targets in zip(_cut(tokens[:-1]), _cut(tokens[1:]), strict=True):
+            logits, state = self.network.read(inputs, state)
+            total += float(logits.double().log_softmax(-1).gather(2, targets[..., None]).sum())
         return TextScore(text, total, len(tokens) - 1)
 
-    @staticmethod
-    def _picked(logits: Tensor, targets: Tensor) -> Tensor:
-        return logits.double().log_softmax(-1).gather(1, targets[:, None]).sum()
+    @torch.no_grad()
+    def _read(self, prefix: str) -> tuple[int, Any]:
+        """The last symbol of the prefix (or the line end before it) and the state after those before that one."""
+        tokens = torch.tensor([self.spelling.line_end, *self.spelling.encode(prefix)])
+        state: Any = None
+        for piece in _cut(tokens[:-1]):
+            _, state = self.network.read(piece, state)
+        return int(tokens[-1]), state
+
+    def _joint(self, prefix: str, text: str) -> str:
+        """What stands between a prefix and the text that follows it."""
+        apart = self.vocabulary.level == "character" or not prefix or prefix[-1].isspace()
+        return "" if apart or not text or text.startswith("\n") else " "
+
+
+def _cut(tokens: Tensor) -> list[Tensor]:
+    """``tokens (time,)`` in pieces ``(1, PIECE or less)``; none of nothing."""
+    return [tokens[None, start : start + PIECE] for start in range(0, len(tokens), PIECE)]

@@ -1,5 +1,6 @@
 """An encoder-decoder at work: one text in, the best few texts out, and what the attention looked at."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -11,9 +12,29 @@ from voiceseq.bundles import Bundle
 from voiceseq.core.scorers import StepScorer
 from voiceseq.core.search import beam_search
 from voiceseq.datasets.pairs import pad
-from voiceseq.errors import InputError
+from voiceseq.errors import ConfigError, InputError
+from voiceseq.inference.opening import check_texts, open_vocabulary
 from voiceseq.models.seq2seq import Seq2SeqConfig, Seq2SeqNetwork, seq2seq
 from voiceseq.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How a transducer searches: ``alpha`` is the length normalisation (0: none), ``max_length`` the most symbols.
+
+    Raises ConfigError for numbers out of their range.
+    """
+
+    beam: int = 4
+    alpha: float = 0.0
+    max_length: int = 40
+
+    def __post_init__(self) -> None:
+        for name in ("beam", "max_length"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 was wanted")
+        if not 0 <= self.alpha < math.inf:
+            raise ConfigError(f"alpha is {self.alpha}; 0 (no length normalisation) or more was wanted")
 
 
 @dataclass(frozen=True)
@@ -25,60 +46,83 @@ class Candidate:
 
 
 class Transducer:
-    """``voiceseq.load("dates")``: ``convert(["July 20th 1969"])``, ``attention("July 20th 1969")``."""
+    """``voiceseq.load("dates")``: ``convert(["July 20th 1969"])``, ``attention("July 20th 1969")``.
+
+    Raises InputError for a target vocabulary without ``bos`` and ``eos``.
+    """
 
     def __init__(
-        self,
-        network: Seq2SeqNetwork,
-        source: Vocabulary,
-        target: Vocabulary,
-        beam: int = 4,
-        alpha: float = 0.0,
-        max_length: int = 40,
+        self, network: Seq2SeqNetwork, source: Vocabulary, target: Vocabulary, decoding: Decoding | None = None
     ) -> None:
         self.network = network.eval()
         self.source, self.target = source, target
-        self.beam, self.alpha, self.max_length = beam, alpha, max_length
+        self.decoding = decoding or Decoding()
+        self.bos, self.eos = target.special("bos"), target.special("eos")
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> Self:
-        network = bundle.fill(seq2seq(bundle.config_as(Seq2SeqConfig)))
-        source, target = (Vocabulary.from_json(bundle.vocabularies[side]) for side in ("source", "target"))
-        return cls(network, source, target, **bundle.decoding)
+        """Raises BundleError for settings, weights or vocabularies that do not make a transducer."""
+        network = bundle.network(seq2seq, Seq2SeqConfig)
+        source = open_vocabulary(bundle, "source", network.config.source)
+        target = open_vocabulary(bundle, "target", network.config.target, check=_ends)
+        return cls(network, source, target, bundle.decoding_as(Decoding))
 
     def convert(self, texts: Sequence[str], beam: int | None = None) -> list[str]:
-        """The best output for each text."""
+        """The best output for each text. Raises InputError as ``candidates`` does."""
         return [found[0].text for found in self.candidates(texts, beam, nbest=1)]
 
     @torch.no_grad()
-    def candidates(self, texts: Sequence[str], beam: int | None = None, nbest: int = 5) -> list[list[Candidate]]:
-        """The ``nbest`` best outputs for each text, best first. Raises InputError for an empty text."""
+    def candidates(
+        self, texts: Sequence[str], beam: int | None = None, nbest: int | None = None
+    ) -> list[list[Candidate]]:
+        """The ``nbest`` best outputs for each text, best first; ``beam`` of them where it is not said.
+
+        Fewer where the search ends with fewer. Raises InputError for an empty text, one bare text instead of a list, a
+        beam below 1, or more outputs than the beam is wide.
+        """
+        texts = check_texts(texts)
+        beam = self.decoding.beam if beam is None else beam
+        nbest = beam if nbest is None else nbest
+        if nbest > beam > 0:
+            raise InputError(f"nbest {nbest} came with a beam of {beam}; widen the beam or ask for fewer")
+        if not texts:
+            return []
         source, lengths = self._encode(texts)
         scorer = StepScorer(self.network.step, *self.network.start(source, lengths))
         found = beam_search(
             [(scorer, 1.0)],
             len(texts),
-            self.target.special("bos"),
-            self.target.special("eos"),
-            beam=max(beam or self.beam, nbest),
-            max_length=self.max_length,
-            alpha=self.alpha,
+            self.bos,
+            self.eos,
+            beam=beam,
+            max_length=self.decoding.max_length,
+            alpha=self.decoding.alpha,
             nbest=nbest,
         )
         return [[Candidate(self.target.decode(best.tokens), best.score) for best in row] for row in found]
 
     @torch.no_grad()
     def attention(self, text: str, output: str | None = None) -> Tensor:
-        """``(output symbols + end, input symbols)``: where it looked while it wrote ``output`` (or its best)."""
-        source, lengths = self._encode([text])
+        """``(output symbols + end, input symbols)``: where it looked while it wrote ``output`` (or its best).
+
+        Raises InputError for an empty text, a model without attention, or an output that it cannot spell.
+        """
+        source, lengths = self._encode(check_texts([text]))
         written = self.target.encode(self.convert([text])[0] if output is None else output)
-        inputs = torch.tensor([[self.target.special("bos"), *written]])
+        inputs = torch.tensor([[self.bos, *written]])
         weights = self.network.weights(source, inputs, lengths)
         if weights is None:
             raise InputError("this model has no attention; train one with model.attention=additive")
         return weights[0]
 
-    def _encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        if not all(texts) or not texts:
-            raise InputError("an empty text came; give at least one symbol a text")
-        return pad([self.source.encode(text) for text in texts])
+    def _encode(self, texts: list[str]) -> tuple[Tensor, Tensor]:
+        rows = [self.source.encode(text) for text in texts]
+        if empty := [number for number, row in enumerate(rows) if not row]:
+            raise InputError(f"text {empty[0]} is empty; give at least one symbol a text")
+        return pad(rows)
+
+
+def _ends(target: Vocabulary) -> None:
+    """A decoder begins with ``bos`` and stops at ``eos``; ``InputError`` where there is none."""
+    for role in ("bos", "eos"):
+        target.special(role)

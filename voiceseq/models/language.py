@@ -1,6 +1,8 @@
 """A language model: p(next symbol | the symbols before it), by a recurrent stack or a GPT-style decoder."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -10,13 +12,19 @@ from voiceseq.core.masks import check_tokens
 from voiceseq.core.recurrent import Recurrent
 from voiceseq.core.transformer import TransformerConfig, TransformerDecoder
 from voiceseq.errors import ConfigError
+from voiceseq.text.vocabulary import Vocabulary
+
+MAX_LAYERS = 1000  # a stranger's config must not keep us building for ever
 
 
 @dataclass(frozen=True)
 class LanguageConfig:
     """``cell`` is a recurrent cell of the core (lstm, gru, ...) or ``transformer``; ``vocabulary`` comes from the data.
 
-    ``heads``, ``positions`` and ``context`` (how many symbols it can look back on) are the transformer's.
+    ``heads``, ``positions`` and ``context`` (how many symbols it can look back on) are the transformer's;
+    ``layer_norm`` and ``residual`` are the recurrent stack's (a transformer always has both).
+
+    Raises ConfigError for numbers out of their range.
     """
 
     vocabulary: int = 0
@@ -32,15 +40,26 @@ class LanguageConfig:
     context: int = 256
 
     def __post_init__(self) -> None:
-        if self.vocabulary < 0 or self.size < 1 or self.layers < 1:
-            raise ConfigError(f"{self}: vocabulary, size and layers must be positive")
+        if self.size < 1:
+            raise ConfigError(f"size is {self.size}; at least 1 was wanted")
+        if not 1 <= self.layers <= MAX_LAYERS:
+            raise ConfigError(f"layers is {self.layers}; 1 to {MAX_LAYERS} was wanted")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"dropout is {self.dropout}; 0 <= dropout < 1 was wanted")
+        if self.context < 2:
+            raise ConfigError(f"context is {self.context}; at least 2 was wanted: half of it is kept when it is full")
 
 
 class LanguageNetwork(nn.Module):
-    """``logits, state = network(tokens (batch, time), state)``: logits[:, t] tell what follows tokens[:, t]."""
+    """``logits, state = network(tokens (batch, time), state)``: logits[:, t] tell what follows tokens[:, t].
+
+    Raises ConfigError for a config without symbols.
+    """
 
     def __init__(self, config: LanguageConfig) -> None:
         super().__init__()
+        if config.vocabulary < 1:
+            raise ConfigError(f"vocabulary is {config.vocabulary}; set it to the number of symbols of the data")
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.size)
         nn.init.normal_(self.embedding.weight, std=config.size**-0.5 if config.tied else 1.0)
@@ -52,34 +71,55 @@ class LanguageNetwork(nn.Module):
 
     def forward(self, tokens: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
         lengths = check_tokens(tokens, lengths, self.config.vocabulary)
-        frames = self.embedding(tokens)
-        if self.config.tied:  # small tied weights suit the output; the input wants unit scale
-            frames = frames * self.config.size**0.5
-        frames, state = self.body(self.dropout(frames), state=state, lengths=lengths)
+        frames, state = self.body(self._embed(tokens), state=state, lengths=lengths)
         return self.output(self.dropout(frames)), state
+
+    def read(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """``step`` for many symbols in few calls: ``tokens (rows, time)`` -> logits ``(rows, time, vocabulary)``.
+
+        Any cut into pieces gives the same. A transformer's state is the symbols that it sees and their cache; when
+        there are ``context`` of them, it forgets all but the newer half, the next symbol counted with it.
+        """
+        if self.endless:
+            return self(tokens, state)
+        context, pieces = self.config.context, []
+        seen, cache = state if state is not None else (tokens[:, :0], None)
+        while tokens.shape[1]:
+            if seen.shape[1] == context:
+                seen, cache = seen[:, context - context // 2 + 1 :], None
+            again = seen if cache is None else seen[:, :0]
+            new, tokens = tokens.tensor_split([context - seen.shape[1]], 1)
+            logits, cache = self(torch.cat((again, new), 1), cache)
+            pieces.append(logits[:, again.shape[1] :])
+            seen = torch.cat((seen, new), 1)
+        return torch.cat(pieces, 1), (seen, cache)
 
     def step(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """``log_probs (rows, vocabulary)`` of what follows ``tokens (rows,)``: a scorer for search and sampling.
 
-        A transformer's state is its tokens and their cache; at ``context`` of them it goes on from the newer half.
+        ``state`` is what the last ``step`` or ``read`` returned; None at the start.
         """
         if self.endless:
-            logits, state = self(tokens[:, None], state)
-            return logits[:, -1].log_softmax(-1), state
-        seen, cache = state if state is not None else (tokens.new_empty(len(tokens), 0), None)
-        seen = torch.cat((seen, tokens[:, None]), 1)
-        if seen.shape[1] > self.config.context:
-            seen, cache = seen[:, -(self.config.context // 2) :], None
-        logits, cache = self(seen if cache is None else tokens[:, None], cache)
-        return logits[:, -1].log_softmax(-1), (seen, cache)
+            frames, state = self.body.step(self._embed(tokens), state)
+            logits = self.output(self.dropout(frames))
+        else:
+            logits, state = self.read(tokens[:, None], state)
+            logits = logits[:, 0]
+        return logits.log_softmax(-1), state
 
     @property
     def endless(self) -> bool:
-        """Whether the state stays the same size however long the text is (recurrent), or grows with it."""
+        """Whether the state stays the same size however long the text is (recurrent), or grows up to ``context``."""
         return self.config.cell != "transformer"
 
+    def _embed(self, tokens: Tensor) -> Tensor:
+        frames = self.embedding(tokens)
+        if self.config.tied:  # small tied weights suit the output; the input wants unit scale
+            frames = frames * self.config.size**0.5
+        return self.dropout(frames)
 
-def _body(config: LanguageConfig) -> nn.Module:
+
+def _body(config: LanguageConfig) -> Any:
     if config.cell != "transformer":
         return Recurrent(
             config.size,
@@ -101,3 +141,37 @@ def _body(config: LanguageConfig) -> nn.Module:
             activation="gelu",
         )
     )
+
+
+class Spelling:
+    """Lines of text as the symbols of a language model and back: a newline is ``<eos>`` where the vocabulary has one.
+
+    Characters may keep "\\n" as it is; words need ``eos``, because the end of a line is no word. Every text is taken to
+    begin on a line of its own, so ``line_end`` is what stands before its first symbol.
+
+    Raises InputError for words without ``eos``.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.eos: int | None = None
+        if vocabulary.level == "word" or "eos" in vocabulary.specials:
+            self.eos = vocabulary.special("eos")
+        self.line_end: int = vocabulary.encode("\n")[0] if self.eos is None else self.eos
+
+    def encode(self, text: str) -> list[int]:
+        """The symbols of a text, line ends among them; a strange symbol as in ``Vocabulary.encode``."""
+        if self.eos is None:
+            return self.vocabulary.encode(text)
+        lines = [[*self.vocabulary.encode(line), self.eos] for line in text.split("\n")]
+        return list(chain.from_iterable(lines))[:-1]  # as many ends as newlines
+
+    def decode(self, symbols: Iterable[int]) -> str:
+        """The text: words between spaces, lines between newlines; ``unknown`` shows as "<unk>"."""
+        lines: list[list[int]] = [[]]
+        for symbol in symbols:
+            if symbol == self.eos:
+                lines.append([])
+            else:
+                lines[-1].append(symbol)
+        return "\n".join(map(self.vocabulary.decode, lines))

@@ -13,13 +13,14 @@ from voiceseq.core.transformer import TransformerConfig, TransformerDecoder, Tra
 from voiceseq.errors import ConfigError
 
 ATTENTIONS = ("additive", "dot", "scaled_dot", "none")
+MAX_LAYERS = 1000  # a stranger's config must not keep us building for ever
 
 
 @dataclass(frozen=True)
 class Seq2SeqConfig:
     """``cell`` is a recurrent cell of the core or ``transformer``; ``source`` and ``target``, the sizes of the
     vocabularies, come from the data. ``embedding`` and ``attention`` are the recurrent network's, ``heads`` and
-    ``positions`` the transformer's."""
+    ``positions`` the transformer's. Raises ConfigError for numbers out of their range and an unknown attention."""
 
     source: int = 0
     target: int = 0
@@ -35,15 +36,28 @@ class Seq2SeqConfig:
     def __post_init__(self) -> None:
         if self.attention not in ATTENTIONS:
             raise ConfigError(f"attention is '{self.attention}'; choose one of {', '.join(ATTENTIONS)}")
+        for name in ("size", "embedding"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 was wanted")
+        if not 1 <= self.layers <= MAX_LAYERS:
+            raise ConfigError(f"layers is {self.layers}; 1 to {MAX_LAYERS} was wanted")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"dropout is {self.dropout}; 0 <= dropout < 1 was wanted")
         if self.size % 2:
             raise ConfigError(f"size is {self.size}; an even one was wanted: half of it reads forwards, half backwards")
 
 
 class Seq2SeqNetwork(nn.Module):
-    """What both kinds have in common: teacher forcing for training, ``start`` and ``step`` for search."""
+    """What both kinds have in common: teacher forcing for training, ``start`` and ``step`` for search.
+
+    Raises ConfigError for a config without symbols.
+    """
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
+        for side in ("source", "target"):
+            if getattr(config, side) < 1:
+                raise ConfigError(f"{side} is {getattr(config, side)}; set it to the number of symbols of the data")
         self.config = config
         self.dropout = nn.Dropout(config.dropout)
 

@@ -13,14 +13,18 @@ from torch.utils.data import DataLoader
 from voiceseq.core.losses import cross_entropy
 from voiceseq.datasets.batching import training_loader
 from voiceseq.datasets.windows import Windows, stream_pieces
-from voiceseq.models.language import LanguageConfig, LanguageNetwork
+from voiceseq.models.language import LanguageConfig, LanguageNetwork, Spelling
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
 from voiceseq.text.files import read_text
 from voiceseq.text.vocabulary import Level, Vocabulary
 
 
 class TextData(pl.LightningDataModule):
-    """``train`` and ``validation`` are text files; without ``validation`` the last tenth of ``train`` serves."""
+    """``train`` and ``validation`` are text files; without ``validation`` the last tenth of ``train`` serves.
+
+    Of words each line ends with ``<eos>``, a symbol like any other, and the validation text begins with one: all of its
+    words are predicted, as WikiText is scored. Of characters all but the first are.
+    """
 
     def __init__(
         self,
@@ -36,15 +40,20 @@ class TextData(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         text = read_text(train)
-        cut = len(text) if validation else int(0.9 * len(text))
-        self.vocabulary = Vocabulary.from_text(text[:cut], level=level, specials=("unknown",))
+        cut = len(text) if validation else _nine_tenths(text, level)
+        specials = ("unknown",) if level == "character" else ("unknown", "eos")
+        self.vocabulary = Vocabulary.from_text(text[:cut], level=level, specials=specials)
+        self.spelling = Spelling(self.vocabulary)
         self.windows = Windows(self._encode(text[:cut]), window, batch, seed)
-        self.held_out = self._encode(read_text(validation) if validation else text[cut:])
+        before = [] if self.spelling.eos is None else [self.spelling.eos]
+        following = self._encode(read_text(validation) if validation else text[cut:])
+        self.held_out = torch.cat((torch.tensor(before, dtype=torch.long), following))
         self.steps_per_epoch, self.overfit = steps_per_epoch, overfit
         self.sources = [{"name": Path(train).name, "licence": licence}]
 
     def _encode(self, text: str) -> Tensor:
-        return torch.tensor(self.vocabulary.encode(text))
+        ended = text if self.vocabulary.level == "character" or text.endswith("\n") else text + "\n"
+        return torch.tensor(self.spelling.encode(ended), dtype=torch.long)
 
     def train_dataloader(self) -> DataLoader[Any]:
         rank, world = self.trainer.global_rank, self.trainer.world_size  # type: ignore[union-attr]
@@ -54,6 +63,12 @@ class TextData(pl.LightningDataModule):
     def val_dataloader(self) -> DataLoader[Any]:
         # the state is carried from piece to piece, so every process reads the whole stream
         return DataLoader(stream_pieces(self.held_out, self.windows.size, 32), batch_size=None)  # type: ignore[arg-type]
+
+
+def _nine_tenths(text: str, level: Level) -> int:
+    """Where to cut the last tenth off: anywhere between characters, between lines (or else words) of words."""
+    cut = int(0.9 * len(text))
+    return cut if level == "character" else text.rfind("\n", 0, cut) + 1 or text.rfind(" ", 0, cut) + 1
 
 
 class LanguageTask(SequenceTask):

@@ -135,8 +135,8 @@ def _check_top(config: DictConfig) -> Iterator[str]:
 
 def _targets(config: DictConfig, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Each node with a ``_target_``, once: what is only a reference to another node is checked there."""
-    for key in config:
-        name = f"{path}.{key}" if path else str(key)
+    for key in map(str, config):
+        name = f"{path}.{key}" if path else key
         if not OmegaConf.is_interpolation(config, key) and isinstance(config[key], DictConfig):
             yield from _targets(config[key], name)
     if "_target_" in config:
@@ -145,7 +145,7 @@ def _targets(config: DictConfig, path: str = "") -> Iterator[tuple[str, dict[str
 
 def _check_node(path: str, node: dict[str, Any]) -> Iterator[str]:
     try:
-        target = get_object(node["_target_"])
+        target: Any = get_object(node["_target_"])
     except Exception as error:  # Hydra wraps whatever the import raised
         yield f"'{path}._target_' names {node['_target_']}, which cannot be imported ({_first_line(error)})"
         return

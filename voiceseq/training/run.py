@@ -96,7 +96,7 @@ def train(config: DictConfig, folder: Path | None = None) -> Run:
     task = build(config, "task", data=data)
     schedule = build(config, "schedule", monitor=task.monitor, mode=task.monitor_mode)
     folder = folder or new_run_folder(config)
-    if rank_zero_only.rank == 0:
+    if first_process():
         print(f"run {folder}, seed {config.seed}", file=sys.stderr)
         write_whole(folder / CONFIG, lambda file: file.write(OmegaConf.to_yaml(config, resolve=True).encode()))
     trainer = build_trainer(config, task, schedule, folder)
@@ -115,11 +115,16 @@ def build(config: DictConfig, key: str, **more: Any) -> Any:
         raise ConfigError(f"'{key}' cannot be built from its settings: {cause or error}") from error
 
 
+def first_process() -> bool:
+    """Of several processes, on one machine or many, the one that writes and speaks."""
+    return getattr(rank_zero_only, "rank", 0) == 0
+
+
 def new_run_folder(config: DictConfig) -> Path:
     """``runs/<name>/<time>``. Of several processes the first makes it; the others have nothing to write."""
     parent = Path(config.runs) / config.name
     time = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-    if rank_zero_only.rank:
+    if not first_process():
         return parent / time
     for number in range(1000):
         folder = parent / (time if number == 0 else f"{time}_{number}")
