@@ -31,6 +31,7 @@ __version__ = "0.1.0"
 
 # What opens a bundle of each kind; the class has a classmethod from_bundle(bundle).
 KINDS = {
+    "backbone": "voiceseq.inference.phones:PhoneRecogniser",
     "language-model": "voiceseq.inference.language:LanguageModel",
     "transducer": "voiceseq.inference.transduce:Transducer",
 }

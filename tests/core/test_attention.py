@@ -1,6 +1,7 @@
 """Attention against the lecture's numbers, plain loops and torch's own module."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -376,3 +377,99 @@ def test_many_heads_refuse(shapes: tuple[tuple[int, ...], ...], mask: Tensor | N
 def test_heads_divide_the_size() -> None:
     with pytest.raises(ConfigError, match="3 heads do not divide size 8"):
         MultiHeadAttention(8, 3)
+
+
+@pytest.mark.parametrize("kind", sorted(single_query_kinds()))
+def test_a_query_that_is_not_finite_is_refused(kind: str) -> None:
+    attention = single_query_kinds()[kind].float()
+    query, keys = torch.randn(2, attention.query_size), torch.randn(2, 6, attention.key_size)
+    bad = query.clone()
+    bad[1, 0] = torch.nan
+    with pytest.raises(InputError, match="query holds 1 NaN"):
+        attention(bad, keys, keys)
+    with pytest.raises(InputError, match="previous holds 12 NaN"):
+        attention(query, keys, keys, previous=torch.full((2, 6), torch.inf))
+    with pytest.raises(InputError, match=r"query has dtype torch.float64; torch.float32 was wanted"):
+        attention(query.double(), keys, keys)
+    with pytest.raises(InputError, match=r"values has dtype torch.float64; torch.float32 was wanted"):
+        attention(query, keys, keys.double())
+
+
+@pytest.mark.parametrize("name", ["query", "key", "value"])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_a_bad_value_does_not_vanish_in_many_heads(name: str, bad: float, need_weights: bool) -> None:
+    given_values = {part: torch.randn(2, 5, 8) for part in ("query", "key", "value")}
+    given_values[name][0, 4, 1] = bad
+    with pytest.raises(InputError, match=f"{name} holds 1 NaN or infinite"):
+        MultiHeadAttention(8, 2)(**given_values, mask=causal_mask(5), need_weights=need_weights)
+    frames = given_values[name]
+    with pytest.raises(InputError, match="query holds 1 NaN or infinite"):
+        MultiHeadAttention(8, 2)(frames, frames, frames)
+
+
+CACHE = torch.randn(2, 2, 3, 4)
+NONE = torch.randn(2, 0, 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"key": NONE, "value": NONE}, "at least one key was wanted"),
+        ({"cache": (CACHE, CACHE[:, :, :2])}, r"the cache has shapes .*as many keys and values were"),
+        ({"cache": (CACHE[:1], CACHE[:1])}, r"the cache has shapes"),
+        ({"cache": (CACHE[:, :1], CACHE[:, :1])}, r"the cache has shapes"),
+        ({"cache": (CACHE[..., :3], CACHE[..., :3])}, r"the cache has shapes"),
+        ({"cache": CACHE[0]}, "the cache has shapes"),
+        ({"cache": (CACHE.double(), CACHE.double())}, "cache has dtype torch.float64; torch.float32 was wanted"),
+        ({"positions": torch.arange(5)}, r"positions has shape \(5,\); \(1 or 2, 5\) was wanted"),
+        ({"positions": torch.arange(4)[None]}, r"positions has shape \(1, 4\); \(1 or 2, 5\)"),
+        ({"positions": torch.zeros(3, 5).long()}, r"positions has shape \(3, 5\)"),
+        ({"positions": torch.zeros(1, 5)}, "positions has dtype torch.float32; whole numbers"),
+        ({"cache": (CACHE, CACHE), "positions": torch.arange(5)[None]}, r"\(1, 5\); \(1 or 2, 8\) was wanted"),
+        ({"query": torch.randn(2, 5, 8).double()}, "query has dtype torch.float64; torch.float32 was wanted"),
+        ({"value": torch.randn(2, 5, 8).double()}, "value has dtype torch.float64; torch.float32 was wanted"),
+    ],
+)
+def test_many_heads_refuse_caches_and_positions(change: dict[str, Any], message: str) -> None:
+    frames = torch.randn(2, 5, 8)
+    with pytest.raises(InputError, match=message):
+        multi_head("rotary").float()(**({"query": frames, "key": frames, "value": frames} | change))
+
+
+@pytest.mark.parametrize("kind", ["rotary", "relative"])
+def test_queries_stand_at_the_last_keys(kind: str) -> None:
+    frames = torch.randn(2, 5, 8).double()
+    with pytest.raises(InputError, match="5 queries came for 4 keys"):
+        multi_head(kind).double()(frames, frames[:, :4], frames[:, :4])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"key_size": 0}, "key_size is 0; at least 1"),
+        ({"dropout": 1.0}, "dropout is 1.0; 0 <= dropout < 1"),
+        ({"dropout": -0.1}, "dropout is -0.1"),
+        ({"positions": RotaryPositions(8)}, "positions of 8 features came; 4 were wanted"),
+        ({"positions": RelativePositions(2, 3)}, "positions of 2 features came; 4 were wanted"),
+    ],
+)
+def test_settings_of_many_heads_that_cannot_be(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        MultiHeadAttention(8, 2, **settings)
+
+
+def test_sizes_of_one_query_that_cannot_be() -> None:
+    for make in (lambda: DotAttention(0), lambda: AdditiveAttention(4, 4, 0), lambda: AdditiveAttention(4, 0, 4)):
+        with pytest.raises(InputError, match="is 0; at least 1 was wanted"):
+            make()
+    with pytest.raises(InputError, match="filters is 0; at least 1"):
+        LocationAwareAttention(4, 4, 5, filters=0)
+
+
+def test_autocast_attends() -> None:
+    frames = torch.randn(2, 5, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        output, _, cache = MultiHeadAttention(8, 2)(frames, frames, frames)
+        MultiHeadAttention(8, 2)(frames, frames, frames, cache=cache)
+    assert output.isfinite().all()

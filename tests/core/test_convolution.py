@@ -229,3 +229,18 @@ def test_bad_settings():
         Subsample(80, 256, 3)
     with pytest.raises(InputError, match="features is 0"):
         Subsample(0, 256)
+
+
+def test_another_dtype():
+    for network in (CausalConvolution(3, 4, 2), Subsample(3, 4)):
+        frames = torch.zeros(2, 6, 3)
+        with pytest.raises(InputError, match=r"frames has dtype torch.float64; torch.float32 was wanted"):
+            network(frames.double())
+        _, state = network(frames)
+        with pytest.raises(InputError, match=r"the state has dtype torch.float64; torch.float32 was wanted"):
+            network(frames, tuple(context.double() for context in state))
+        with pytest.raises(InputError, match=r"the state holds .* NaN or infinite values; start anew with state=None"):
+            network(frames, tuple(context * torch.nan for context in state))
+        with torch.autocast("cpu", torch.bfloat16):
+            _, state = network(frames)
+            network(frames, state)

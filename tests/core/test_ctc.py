@@ -242,7 +242,7 @@ TARGETS = torch.tensor([[1, 2], [3, 1]])
         ((GOOD[0], TARGETS), "shape"),
         ((GOOD[:, :0], TARGETS), "at least one"),
         ((GOOD.long(), TARGETS), "dtype"),
-        ((GOOD * torch.nan, TARGETS), "NaN"),
+        ((GOOD * torch.nan, TARGETS), "NaN; .*diverged: lower the learning rate or clip"),
         ((GOOD - torch.inf, TARGETS), "infinite"),
         ((GOOD + 3, TARGETS), "log_softmax"),
         ((GOOD, TARGETS[:1]), "targets has shape"),

@@ -345,12 +345,39 @@ def test_glove_gradient_by_finite_differences():
         ({2: random(3)}, "word_biases"),
         ({4: torch.ones(3)}, "counts has shape"),
         ({4: torch.tensor([1.0, 0.0, 1.0, 1.0])}, "never seen"),
-        ({4: torch.tensor([1.0, torch.nan, 1.0, 1.0])}, "NaN"),
+        ({4: torch.tensor([1.0, torch.nan, 1.0, 1.0])}, "counts holds 1 NaN"),
+        ({0: random(4, 3) * torch.nan}, "words holds 12 NaN.*learning rate"),
+        ({1: random(4, 3) / 0}, "contexts holds 12 NaN or infinite"),
+        ({2: random(4) * torch.nan}, "word_biases holds 4 NaN"),
+        ({3: random(4) * torch.nan}, "context_biases holds 4 NaN"),
+        ({0: torch.ones(4, 3).long(), 1: torch.ones(4, 3).long()}, "words has dtype torch.int64"),
+        ({1: random(4, 3).float()}, "contexts has dtype torch.float32; torch.float64"),
+        ({3: random(4).float()}, "context_biases has dtype torch.float32; torch.float64"),
+        ({0: [[1.0]]}, "words is a list"),
+        ({4: [1.0] * 4}, "counts is a list"),
+        ({5: 0.0}, "maximum is 0.0; more than 0"),
+        ({5: -1.0}, "maximum is -1.0"),
+        ({5: torch.nan}, "maximum is nan"),
+        ({6: -0.5}, "power is -0.5; 0 or more"),
     ],
 )
 def test_glove_bad_input(changes, message):
-    arguments = [random(4, 3), random(4, 3), random(4), random(4), torch.ones(4)]
+    arguments = [random(4, 3), random(4, 3), random(4), random(4), torch.ones(4), 100.0, 0.75]
     for place, value in changes.items():
         arguments[place] = value
     with pytest.raises(InputError, match=message):
         glove_loss(*arguments)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda logits: cross_entropy(logits, torch.zeros(1, 3).long()),
+        lambda logits: trigger_loss(logits, torch.zeros(1, 3, 4)),
+        lambda logits: masked_lm_loss(logits, torch.zeros(1, 3).long(), torch.ones(1, 3).bool()),
+    ],
+)
+def test_nan_in_logits_is_blamed_on_the_training(loss):
+    with pytest.raises(InputError, match=r"logits holds 12 NaN .*diverged: lower the learning rate or clip") as caught:
+        loss(random(1, 3, 4) * torch.nan)
+    assert "replace" not in str(caught.value)

@@ -1,7 +1,9 @@
 """Lengths, masks and the checks at the border, against plain loops and random shapes."""
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,16 +11,22 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from voiceseq.core.masks import (
+    DIVERGED,
     causal_mask,
+    check_dtype,
     check_finite,
     check_frames,
     check_lengths,
+    check_piece,
+    check_sizes,
     check_tokens,
     chunk_mask,
     lengths_mask,
     masked_mean,
     masked_softmax,
+    parameter_dtype,
     reverse_by_length,
+    zero_padding,
 )
 from voiceseq.errors import InputError, VoiceseqError
 
@@ -58,7 +66,7 @@ def test_chunk_mask(size: int, chunk: int, left: int | None, lookahead: int) -> 
 
 @pytest.mark.parametrize("chunk", [0, -2])
 def test_chunk_mask_wants_a_chunk(chunk: int) -> None:
-    with pytest.raises(InputError, match=f"a chunk of {chunk} frames"):
+    with pytest.raises(InputError, match=f"chunk is {chunk}; at least 1 was wanted"):
         chunk_mask(5, chunk)
 
 
@@ -224,3 +232,100 @@ def test_export_has_no_data_dependent_checks() -> None:
 
     program = torch.export.export(Checked(), (torch.randn(2, 3, 4), torch.tensor([3, 1])))
     assert program.module()(torch.ones(2, 3, 4), torch.tensor([2, 1]))[:, 0, 0].tolist() == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("values", [[[[1.0]]], np.zeros((1, 1, 1), np.float32), None])
+def test_what_is_no_tensor_is_refused(values: Any) -> None:
+    kind = type(values).__name__
+    with pytest.raises(InputError, match=rf"frames is a {kind}; a tensor was wanted"):
+        check_frames(values)
+    with pytest.raises(InputError, match=rf"keys is a {kind}; a tensor was wanted"):
+        check_finite(values, "keys")
+    with pytest.raises(InputError, match=rf"tokens is a {kind}; a tensor was wanted"):
+        check_tokens(values, None, 3)
+    if values is not None:
+        with pytest.raises(InputError, match=rf"lengths is a {kind}; a tensor was wanted"):
+            check_frames(torch.zeros(1, 1, 1), values)
+
+
+def test_frames_of_another_dtype_than_the_network() -> None:
+    check_frames(torch.zeros(1, 2, 3), dtype=torch.float32)
+    check_frames(torch.zeros(1, 2, 3).double(), dtype=torch.float64)
+    check_frames(torch.zeros(1, 2, 3), dtype=None)
+    with pytest.raises(
+        InputError, match=r"keys has dtype torch.float64; torch.float32 was wanted: .*\.to\(torch.float32"
+    ):
+        check_frames(torch.zeros(1, 2, 3).double(), name="keys", dtype=torch.float32)
+    with pytest.raises(InputError, match=r"has dtype torch.bfloat16; torch.float32 was wanted"):
+        check_frames(torch.zeros(1, 2, 3).bfloat16(), dtype=torch.float32)
+
+
+def test_autocast_joins_what_it_can_cast() -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        check_dtype(torch.zeros(1), torch.float32)
+        check_dtype(torch.zeros(1).bfloat16(), torch.float32)
+        check_dtype(torch.zeros(1), torch.bfloat16)
+        with pytest.raises(InputError, match=r"dtype torch.float64"):  # autocast leaves double as it is
+            check_dtype(torch.zeros(1).double(), torch.float32)
+
+
+def test_the_dtype_of_a_module_is_that_of_its_first_real_parameter() -> None:
+    assert parameter_dtype(torch.nn.Linear(1, 1).double()) is torch.float64
+    assert parameter_dtype(torch.nn.Identity()) is None
+    numbers = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(1, dtype=torch.int8), requires_grad=False)])
+    assert parameter_dtype(numbers) is None
+    assert parameter_dtype(torch.nn.ModuleList([numbers, torch.nn.Linear(1, 1)])) is torch.float32
+
+
+def test_the_advice_is_the_callers() -> None:
+    bad = torch.full((1, 2, 3), math.nan)
+    with pytest.raises(InputError, match="replace them before the network sees them"):
+        check_frames(bad)
+    with pytest.raises(InputError, match=r"logits holds 6 NaN .*diverged: lower the learning rate or clip") as caught:
+        check_frames(bad, name="logits", advice=DIVERGED)
+    assert "replace" not in str(caught.value)
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_piece_may_be_empty_once_it_runs(running: bool) -> None:
+    frames = torch.randn(3, 4, 2)
+    assert check_piece(frames, None, 2, running).tolist() == [4, 4, 4]
+    assert check_piece(frames, torch.tensor([4, 1, 2], dtype=torch.int32), 2, running).tolist() == [4, 1, 2]
+    for lengths, message in (([4, -1, 2], r"lengths\[1\] is -1"), ([4, 1, 5], r"lengths\[2\] is 5 but")):
+        with pytest.raises(InputError, match=message):
+            check_piece(frames, torch.tensor(lengths), 2, running)
+    if running:
+        assert check_piece(frames, torch.tensor([4, 0, 2]), 2, running).tolist() == [4, 0, 2]
+    else:
+        with pytest.raises(InputError, match=r"lengths\[1\] is 0"):
+            check_piece(frames, torch.tensor([4, 0, 2]), 2, running)
+    with pytest.raises(InputError, match=r"frames has dtype torch.float64; torch.float32 was wanted"):
+        check_piece(frames.double(), None, 2, running, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"left_chunks": -1}, "left_chunks is -1; at least 0"),
+        ({"lookahead": -2}, "lookahead is -2; at least 0"),
+    ],
+)
+def test_chunk_mask_refuses(options: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        chunk_mask(**({"size": 4, "chunk": 2} | options))
+
+
+def test_sizes_are_whole_and_large_enough() -> None:
+    check_sizes(size=1, heads=np.int64(4))
+    check_sizes(0, lookahead=0)
+    for value in (0, -1, 2.5, 2.0, "3", None):
+        with pytest.raises(InputError, match=r"heads is .*at least 1 was wanted"):
+            check_sizes(size=1, heads=value)
+
+
+def test_zero_padding_touches_the_padding_alone() -> None:
+    frames = torch.randn(2, 3, 4)
+    padded = zero_padding(frames, torch.tensor([3, 1]))
+    assert padded[0].equal(frames[0])
+    assert padded[1, :1].equal(frames[1, :1])
+    assert not padded[1, 1:].any()

@@ -401,6 +401,7 @@ def test_long_and_sharp_frames_do_not_underflow():
         (torch.zeros(1, 2, 3), {"lengths": torch.tensor([3])}, "lengths"),
         (torch.zeros(1, 2, 3), {"lengths": torch.tensor([0])}, "at least 1"),
         (torch.zeros(1, 2, 3), {"beam": 0}, "beam 0"),
+        (torch.zeros(1, 2, 3), {"beam": 2.5}, "beam 2.5"),
         (torch.zeros(1, 2, 3), {"nbest": 0}, "nbest 0"),
         (torch.zeros(1, 2, 3), {"blank": 3}, "blank 3"),
         (torch.zeros(1, 2, 3), {"fusion": Fusion(4)}, "fusion 4"),

@@ -459,3 +459,67 @@ def test_bidirectional_networks_cannot_stream():
 def test_bad_settings(settings, message):
     with pytest.raises(InputError, match=message):
         Recurrent(**({"input_size": 4, "hidden_size": 6} | settings))
+
+
+def test_what_is_no_tensor_or_of_another_dtype():
+    network = Recurrent(4, 6, "gru")
+    with pytest.raises(InputError, match=r"frames has dtype torch.float64; torch.float32 was wanted"):
+        network(FRAMES.double())
+    with pytest.raises(InputError, match=r"frames has dtype torch.float32; torch.float64 was wanted"):
+        Recurrent(4, 6, "gru").double()(FRAMES)
+    with pytest.raises(InputError, match="frames is a list"):
+        network(FRAMES.tolist())
+    with pytest.raises(InputError, match="lengths is a list"):
+        network(FRAMES, lengths=[5, 4])
+    with pytest.raises(InputError, match="lengths is a ndarray"):
+        network(FRAMES, lengths=np.array([5, 4]))
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("cell", ["gru", "lstm", "lstm_peephole"])
+def test_a_state_of_another_dtype(cell, fast):
+    network = Recurrent(4, 6, cell, layers=2, fast=fast)
+    state = network.double()(FRAMES.double())[1]
+    with pytest.raises(InputError, match=r"the state has dtype torch.float64; torch.float32 was wanted"):
+        network.float()(FRAMES, state)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("cell", ["rnn_relu", "gru", "lstm"])
+def test_a_state_that_is_not_finite_is_refused(cell, bad):
+    """One NaN in a GRU's state makes it deaf for ever."""
+    network = Recurrent(4, 6, cell, layers=2)
+    _, state = network(FRAMES)
+    tensors(state)[-1][1, 3] = bad  # the last tensor of the nest, its last row
+    with pytest.raises(InputError, match="the state holds 1 NaN or infinite values; start anew with state=None"):
+        network(FRAMES, state)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_autocast_and_its_own_state(cell):
+    network = Recurrent(4, 6, cell, layers=2)
+    with torch.autocast("cpu", torch.bfloat16):
+        whole, _ = network(torch.ones(2, 4, 4))
+        first, state = network(torch.ones(2, 2, 4))
+        second, _ = network(torch.ones(2, 2, 4), state)
+    close(torch.cat((first, second), 1).float(), whole.float(), atol=2e-2)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_step_checks_shapes_and_leaves_the_data_to_the_caller(cell, fast):
+    network = Recurrent(4, 6, cell, layers=2, fast=fast)
+    x = torch.zeros(2, 4)
+    _, state = network.step(x)
+    for wrong in (x[0], x[:, :3], x[:, None]):
+        with pytest.raises(InputError, match=r"x has shape .*; \(batch, 4\) was wanted"):
+            network.step(wrong)
+    for wrong in (network.step(x[:1])[1], state[:1], (*state, state[0])):
+        with pytest.raises(InputError, match=r"the state has shapes.*was wanted"):
+            network.step(x, wrong)
+    with pytest.raises(InputError, match=r"x has dtype torch.float64; torch.float32 was wanted"):
+        network.step(x.double(), state)
+    with pytest.raises(InputError, match=r"the state has dtype torch.float64; torch.float32 was wanted"):
+        network.step(x, Recurrent(4, 6, cell, layers=2).double().step(x.double())[1])
+    output, _ = network.step(x * torch.nan, state)
+    assert output.isnan().any()

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from voiceseq.core.ctc_scorer import CTCPrefixScorer
 from voiceseq.core.scorers import (
     CoverageScorer,
-    CTCPrefixScorer,
     PhraseBooster,
     StepScorer,
     TokenBonus,

@@ -396,7 +396,7 @@ def fixed(log_probs):
         (fixed(torch.zeros(3)), {"max_length": torch.tensor([1, 2, 3])}, "max_length of shape"),
         (fixed(torch.zeros(3)), {"alpha": -1.0}, "alpha -1"),
         (fixed(torch.zeros(3)), {"alpha": math.nan}, "alpha nan"),
-        (fixed(torch.zeros(3)), {"patience": -1}, "patience -1"),
+        (fixed(torch.zeros(3)), {"patience": -1}, "patience is -1"),
         (fixed(torch.zeros(0)), {}, "vocabulary of 1 or more"),
         (fixed(torch.tensor([0.0, math.nan, 0.0])), {}, "NaN"),
         (fixed(torch.tensor([0.0, math.inf, 0.0])), {}, "NaN or"),
@@ -457,3 +457,60 @@ def test_impossible_and_forbidden():
 
     found = beam_search([(StepScorer(step), 1.0)], 2, 1, END, beam=3, max_length=3, nbest=3, patience=None)
     assert [h.tokens for h in found[0]] == [(), (1,), (2,)]
+
+
+def embedding_scorer(vocabulary):
+    table = torch.zeros(vocabulary, vocabulary).log_softmax(1)
+    return [(StepScorer(lambda tokens, state: (table[tokens], state)), 1.0)]
+
+
+@pytest.mark.parametrize("scorers", [fixed(torch.zeros(3)), embedding_scorer(3)])  # one does not read its tokens
+@pytest.mark.parametrize("start", [3, -1, 99, torch.tensor([0, 3]), torch.tensor([-1, 0])])
+def test_a_start_symbol_outside_the_vocabulary(scorers, start):
+    searches = [
+        lambda: beam_search(scorers, 2, start, END, beam=2, max_length=3),
+        lambda: greedy(scorers, 2, start, END, max_length=3),
+        lambda: sample(scorers, 2, start, END, max_length=3),
+        lambda: sample(scorers, 2, start, None, max_length=3),
+        lambda: score_sequence(scorers, [[1], [2]], start, END),
+    ]
+    for search in searches:
+        with pytest.raises(InputError, match=r"the start symbol -?\d+ came|cannot read the tokens .* the start symbol"):
+            search()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 2.0}, "beam 2.0"),
+        ({"beam": 2.5}, "beam 2.5"),
+        ({"nbest": 1.5}, "nbest 1.5"),
+        ({"min_length": 0.5}, "min_length is 0.5"),
+        ({"min_length": -1}, "min_length is -1"),
+        ({"patience": 1.5}, "patience is 1.5"),
+        ({"max_length": 2.5}, "max_length"),
+        ({"max_length": None}, "max_length"),
+        ({"start": None}, "start"),
+        ({"start": "a"}, "start"),
+    ],
+)
+def test_settings_of_a_search_are_whole_numbers(options, message):
+    options = {"beam": 2, "max_length": 4, "start": 0, **options}
+    with pytest.raises(InputError, match=message):
+        beam_search(fixed(torch.zeros(3)), 2, end=END, **options)
+
+
+def test_top_k_is_a_whole_number():
+    with pytest.raises(InputError, match=r"top_k is 1.5"):
+        sample(fixed(torch.zeros(3)), 2, 0, END, max_length=3, top_k=1.5)
+
+
+def test_a_beam_wider_than_the_vocabulary_is_the_proof():
+    """Nothing is ever dropped, so the best of all strings is found; a wider beam changes nothing."""
+    table = Table(2, 3, 4, seed=0)
+    wide = beam_search([(table, 1.0)], 2, 0, END, beam=3**5, max_length=4, nbest=5, patience=None)
+    wider = beam_search([(table, 1.0)], 2, 0, END, beam=10 * 3**5, max_length=4, nbest=5, patience=None)
+    assert wide == wider
+    for utterance, found in enumerate(wide):
+        expected = brute_force([(table.of(utterance), 1.0)], 3, 4, nbest=5)
+        assert [h.tokens for h in found] == [tokens for _, tokens in expected]

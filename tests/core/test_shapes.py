@@ -154,7 +154,7 @@ def test_bad_one_to_many():
     with pytest.raises(InputError, match="NaN"):
         module(torch.full((2, 3), torch.nan), 5)
     for steps in (0, torch.tensor([3, 0]), torch.tensor([3])):
-        with pytest.raises(InputError, match="lengths"):
+        with pytest.raises(InputError, match="steps"):
             module(torch.zeros(2, 3), steps)
     with pytest.raises(InputError, match="targets"):
         module.teach(torch.zeros(2, 3), torch.zeros(2, 5, 3))
@@ -389,3 +389,38 @@ def test_sizes_that_do_not_fit():
         decoder.start(torch.zeros(2, 3))
     with pytest.raises(InputError, match="attention and memory go together"):
         TokenDecoder(VOCABULARY, Recurrent(5, 8), 3).start(torch.zeros(2, 3), torch.zeros(2, 4, 8))
+
+
+@pytest.mark.parametrize("vocabulary", [0, -1])
+def test_a_decoder_has_symbols(vocabulary):
+    with pytest.raises(InputError, match=f"vocabulary is {vocabulary}; at least 1 was wanted"):
+        TokenDecoder(vocabulary, Recurrent(5, 8), 3)
+    with pytest.raises(InputError, match="inputs is 0; at least 1 was wanted"):
+        TokenDecoder(3, Recurrent(5, 8), 0)
+
+
+def test_shapes_of_another_dtype():
+    with pytest.raises(InputError, match=r"vector has dtype torch.float64; torch.float32 was wanted"):
+        Unroll(3, Recurrent(4, 5))(torch.zeros(2, 3).double(), 2)
+    with pytest.raises(InputError, match="vector is a list"):
+        Unroll(3, Recurrent(4, 5))([[0.0] * 3], 2)
+    with pytest.raises(InputError, match=r"targets has dtype torch.float64; torch.float32 was wanted"):
+        Unroll(3, Recurrent(4, 5)).teach(torch.zeros(2, 3), torch.zeros(2, 6, 4).double())
+    with pytest.raises(InputError, match=r"frames has dtype torch.float64; torch.float32 was wanted"):
+        Pool("attention", 4)(torch.zeros(2, 3, 4).double())
+    assert Pool("mean", 4)(torch.ones(2, 3, 4).double()).dtype == torch.double
+    decoder = TokenDecoder(VOCABULARY, Recurrent(13, 8), 3, DotAttention(8))
+    with pytest.raises(InputError, match=r"memory has dtype torch.float64; torch.float32 was wanted"):
+        decoder.start(torch.zeros(2, 3), torch.zeros(2, 4, 8).double())
+
+
+def test_memory_and_summary_have_the_same_rows():
+    decoder = TokenDecoder(VOCABULARY, Recurrent(13, 8), 3, DotAttention(8))
+    with pytest.raises(InputError, match="memory has 1 rows and summary 2"):
+        decoder.start(torch.zeros(2, 3), torch.zeros(1, 4, 8))
+
+
+@pytest.mark.parametrize("steps", [0, 2.5, torch.tensor([2, 0]), torch.tensor([2]), torch.tensor([2.0, 1.0]), [2, 1]])
+def test_steps_are_whole_numbers(steps):
+    with pytest.raises(InputError, match="steps"):
+        Unroll(3, Recurrent(4, 5))(torch.zeros(2, 3), steps)

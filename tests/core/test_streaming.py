@@ -215,3 +215,40 @@ def test_refuses() -> None:
         stream(frames * torch.nan, state)
     with pytest.raises(InputError, match="position 70 was reached but only 70 are learned"):
         streaming("transformer", positions="learned")(torch.randn(1, 71, 8).double())
+
+
+@pytest.mark.parametrize("kind", ["transformer", "conformer"])
+def test_refuses_a_state_that_is_not_its_own(kind: str) -> None:
+    stream = streaming(kind)
+    frames = torch.randn(2, 5, 8).double()
+    _, state = stream(frames)
+    seen, blocks = state
+    _, one_row = stream(frames[:1])
+    wrong = {
+        "another batch": one_row,
+        "less deep": (seen, blocks[:1]),
+        "deeper": (seen, blocks + blocks[:1]),
+        "rows that do not agree": (seen[:1], blocks),
+        "a block of another batch": (seen, (blocks[0], *one_row[1][1:])),
+        "no tuple": [*state],
+        "other heads": streaming(kind, heads=1)(frames)[1],
+        "half a block": (seen, tuple(block[:3] for block in blocks)),
+    }
+    for bad in wrong.values():
+        with pytest.raises(InputError, match=r"the state .* was wanted: pass on what the last call returned"):
+            stream(frames, bad)
+    with pytest.raises(InputError, match=r"lengths\[0\] is -1"):
+        stream(frames, state, torch.tensor([-1, 5]))
+    with pytest.raises(InputError, match=r"frames has dtype torch.float32; torch.float64 was wanted"):
+        stream(frames.float(), state)
+    with pytest.raises(InputError, match=r"the state has dtype torch.float64; torch.float32 was wanted"):
+        stream.float()(frames.float(), state)
+
+
+def test_flush_wants_a_stream_that_has_begun() -> None:
+    stream = streaming("transformer")
+    with pytest.raises(InputError, match="no state came; flush wants what the last call returned"):
+        stream.flush(None)
+    _, (seen, blocks) = stream(torch.randn(2, 5, 8).double())
+    with pytest.raises(InputError, match=r"the state .* was wanted"):
+        stream.flush((seen, blocks[:1]))

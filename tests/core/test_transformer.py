@@ -171,7 +171,8 @@ def test_rows_go_on_from_their_own_last_frame(positions: str, data: st.DataObjec
     rows, outputs, state = ([], []), ([], []), None
     for lengths in plan:
         piece = torch.randn(2, max(1, *lengths), 8).double()
-        output, state = decoder(piece, memory, memory_lengths, state, torch.tensor(lengths))
+        read = (memory, memory_lengths) if state is None else (None, None)
+        output, state = decoder(piece, *read, state, torch.tensor(lengths))
         for row, length in enumerate(lengths):
             rows[row].append(piece[row, :length])
             outputs[row].append(output[row, :length])
@@ -342,3 +343,93 @@ def test_decoder_refuses() -> None:
         alone(frames, state=alone(frames)[1], lengths=torch.tensor([4, 3]))
     with pytest.raises(InputError, match="only 60 are learned"):
         TransformerDecoder(config(positions="learned"))(torch.randn(1, 61, 8))
+
+
+def test_frames_of_another_dtype_or_kind() -> None:
+    frames = torch.randn(2, 3, 8)
+    for network in (TransformerEncoder(config()), TransformerDecoder(config())):
+        with pytest.raises(InputError, match=r"frames has dtype torch.float64; torch.float32 was wanted"):
+            network(frames.double())
+        with pytest.raises(InputError, match="frames is a list; a tensor was wanted"):
+            network(frames.tolist())
+        with torch.autocast("cpu", torch.bfloat16):
+            network(frames)
+        network.double()(frames.double())
+    with pytest.raises(InputError, match=r"memory has dtype torch.float64; torch.float32 was wanted"):
+        TransformerDecoder(config(), memory_size=8)(frames, frames.double())
+
+
+@pytest.mark.parametrize("with_memory", [False, True])
+def test_decoder_refuses_a_state_that_is_not_its_own(with_memory: bool) -> None:
+    memory_size = 8 if with_memory else None
+    decoder = TransformerDecoder(config(), memory_size).eval()
+    frames = torch.randn(2, 3, 8)
+    memory = torch.randn(2, 4, 8) if with_memory else None
+    _, state = decoder(frames, memory)
+    wrong = {
+        "another batch": select(state, torch.tensor([0])),
+        "less deep": (state[0], state[1][:1], *state[2:]),
+        "deeper": (state[0], state[1] * 2, *state[2:]),
+        "other heads": TransformerDecoder(config(heads=1), memory_size).eval()(frames, memory)[1],
+        "cut positions": (state[0][:, :2], *state[1:]),
+        "no tuple": [*state],
+        "no caches": state[:1],
+    }
+    if with_memory:
+        wrong["no memory in it"] = state[:2]
+        wrong["another memory's depth"] = (*state[:2], state[2][:1], state[3])
+        wrong["another mask"] = (*state[:3], state[3][:1])
+    else:
+        wrong["a memory in it"] = TransformerDecoder(config(), 8).eval()(frames, torch.randn(2, 4, 8))[1]
+    for bad in wrong.values():
+        with pytest.raises(InputError, match=r"the state .* was wanted: pass on what the last call returned"):
+            decoder(frames, state=bad)
+    with pytest.raises(InputError, match=r"the state has dtype torch.float64; torch.float32 was wanted"):
+        decoder(frames, state=double_floats(state))
+
+
+def double_floats(state: Any) -> Any:
+    if isinstance(state, tuple):
+        return tuple(double_floats(part) for part in state)
+    return state.double() if state.is_floating_point() else state
+
+
+def test_decoder_reads_its_memory_once() -> None:
+    decoder = TransformerDecoder(config(), memory_size=8)
+    frames, memory = torch.randn(2, 3, 8), torch.randn(2, 4, 8)
+    _, state = decoder(frames, memory)
+    with pytest.raises(InputError, match="a memory came again with a running state"):
+        decoder(frames, memory, state=state)
+    with pytest.raises(InputError, match="a memory came again with a running state"):
+        decoder(frames, memory_lengths=torch.tensor([4, 4]), state=state)
+    with pytest.raises(InputError, match="memory_lengths came without a memory"):
+        TransformerDecoder(config())(frames, memory_lengths=torch.tensor([4, 4]))
+
+
+def test_decoder_refuses_negative_lengths() -> None:
+    decoder = TransformerDecoder(config())
+    frames = torch.randn(2, 3, 8)
+    with pytest.raises(InputError, match=r"lengths\[1\] is -1"):
+        decoder(frames, state=decoder(frames)[1], lengths=torch.tensor([3, -1]))
+
+
+def test_frames_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks inside do not check again what the stack has checked."""
+    looked = []
+
+    def watch(values: Tensor, name: str = "frames", *_: str) -> None:
+        looked.append(name)
+
+    for module in ("masks", "attention", "transformer"):
+        monkeypatch.setattr(f"voiceseq.core.{module}.check_finite", watch, raising=False)
+    frames = torch.randn(2, 3, 8)
+    TransformerEncoder(config(layers=3))(frames)
+    assert looked == ["frames"]
+    TransformerDecoder(config(layers=3), 8)(frames, frames)
+    assert looked == ["frames", "frames", "memory"]
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_memory_has_features(size: int) -> None:
+    with pytest.raises(ConfigError, match=f"key_size is {size}"):
+        TransformerDecoder(config(), memory_size=size)

@@ -137,3 +137,11 @@ def test_refuses() -> None:
         universal()(torch.randn(2, 7, 8).double(), mask=causal_mask(3))
     with pytest.raises(InputError, match="frames holds 112 NaN"):
         universal()(torch.full((2, 7, 8), torch.nan).double())
+
+
+def test_another_dtype() -> None:
+    encoder = UniversalEncoder(TransformerConfig(8, 2, 2, 8))
+    with pytest.raises(InputError, match=r"frames has dtype torch.float64; torch.float32 was wanted"):
+        encoder(torch.zeros(2, 3, 8).double())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert encoder(torch.zeros(2, 3, 8)).outputs.isfinite().all()

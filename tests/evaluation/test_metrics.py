@@ -8,16 +8,15 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from voiceseq.core.distance import align, edit_distance
 from voiceseq.errors import InputError
 from voiceseq.evaluation.metrics import (
     Errors,
-    align,
     bleu,
     bootstrap,
     character_errors,
     clipped_precision,
     count_errors,
-    edit_distance,
     perplexity,
     word_errors,
 )

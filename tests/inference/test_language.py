@@ -8,7 +8,10 @@ import pytest
 import torch
 
 import voiceseq
+from voiceseq.core.scorers import StepScorer
+from voiceseq.core.search import sample
 from voiceseq.errors import InputError
+from voiceseq.inference import language
 from voiceseq.inference.language import LanguageModel
 from voiceseq.models.language import LanguageConfig, LanguageNetwork
 from voiceseq.text.vocabulary import Vocabulary
@@ -50,7 +53,11 @@ def test_steps_equal_the_whole(cell: str) -> None:
 
 @pytest.mark.parametrize("cell", ["gru", "transformer"])
 @pytest.mark.parametrize("context", [2, 5, 8])
-def test_a_score_is_the_sum_of_the_steps_past_the_context_too(cell: str, context: int) -> None:
+@pytest.mark.parametrize("piece", [256, 3])
+def test_a_score_is_the_sum_of_the_steps_past_the_context_too(
+    cell: str, context: int, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(language, "PIECE", piece)
     model = make(cell, context)
     text = "abba\nbab" * 6
     tokens = torch.tensor(model.vocabulary.encode("\n" + text))
@@ -62,7 +69,7 @@ def test_a_score_is_the_sum_of_the_steps_past_the_context_too(cell: str, context
     assert model.score([text])[0].log_prob == pytest.approx(total, rel=1e-5)
 
 
-def test_scores_of_a_long_text_do_not_depend_on_the_cut() -> None:
+def test_scores_of_a_recurrent_model_do_not_depend_on_the_context() -> None:
     whole, cut = make("gru", context=256), make("gru", context=7)
     text = "abab\nbbaa" * 9
     assert whole.score([text])[0].log_prob == pytest.approx(cut.score([text])[0].log_prob, rel=1e-5)
@@ -89,39 +96,45 @@ def test_a_cold_sample_is_the_most_probable_symbol() -> None:
 
 
 def test_a_transformer_writes_past_its_context() -> None:
-    """Greedily: each symbol is the best after what its window of 8 still holds, found afresh from the tokens alone."""
+    """The same draws as from a model without state, which finds its window of 8 in all that was written."""
     model, window = make("transformer", context=8), 8
-    text = model.generate(["ab"], 50, top_k=1)[0]
-    assert len(text) == 50
-    tokens = model.vocabulary.encode("\nab" + text)
-    start = 0
-    for place in range(2, 52):
-        if place - start == window:  # full: what went before the newer half is forgotten
-            start = place + 1 - window // 2
-        with torch.no_grad():
-            logits = model.network(torch.tensor([tokens[start : place + 1]]))[0][0, -1]
-        logits[model.vocabulary.special("unknown")] = -math.inf
-        assert tokens[place + 1] == int(logits.argmax())
-    assert start > 40
+
+    def afresh(tokens: torch.Tensor, written: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        written, start = torch.cat((written, tokens[:, None]), 1), 0
+        for place in range(written.shape[1]):
+            if place - start == window:  # full: what went before the newer half is forgotten
+                start = place + 1 - window // 2
+        return model.network(written[:, start:])[0][:, -1].log_softmax(-1), written
+
+    *before, last = model.vocabulary.encode("\nab")
+    scorers = [(StepScorer(afresh, torch.tensor([before])), 1.0), (model.no_specials, 1.0)]
+    generator = torch.Generator().manual_seed(3)
+    found = sample(scorers, 1, last, None, max_length=200, temperature=1.5, generator=generator)
+    text = model.generate(["ab"], 200, temperature=1.5, seed=3)[0]
+    assert text == model.vocabulary.decode(found[0].tokens)
+    assert len(text) == 200
+    assert set(text) == {"a", "b", "\n"}
 
 
 @pytest.mark.parametrize("cell", ["lstm", "transformer"])
-def test_a_long_prompt_leaves_the_state_that_steps_leave(cell: str) -> None:
+@pytest.mark.parametrize("piece", [256, 5])
+def test_a_long_prompt_leaves_the_state_that_steps_leave(
+    cell: str, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(language, "PIECE", piece)
     model = make(cell, context=8)
     prompt = "abba\nb" * 7
+    *before, last = (torch.tensor([token]) for token in model.vocabulary.encode("\n" + prompt))
     state = None
-    tokens = model.vocabulary.encode("\n" + prompt)
-    for token in tokens[:-1]:
-        with torch.no_grad():
-            _, state = model.network.step(torch.tensor([token]), state)
-    written = ""
-    for _ in range(20):
-        with torch.no_grad():
-            log_probs, state = model.network.step(torch.tensor(tokens[-1:]), state)
-        log_probs[0, model.vocabulary.special("unknown")] = -math.inf
-        tokens.append(int(log_probs.argmax()))
-        written += model.vocabulary.symbols[tokens[-1]]
-    assert model.generate([prompt], 20, top_k=1)[0] == written
+    with torch.no_grad():
+        for token in before:
+            _, state = model.network.step(token, state)
+        stepped, _ = model.network.step(last, state)
+        first, state = model._read(prompt)
+        found, _ = model.network.step(torch.tensor([first]), state)
+        afresh, _ = model.network.step(last)
+    torch.testing.assert_close(found, stepped, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(found, afresh, atol=1e-2)  # what came before matters
 
 
 def test_a_prompt_is_not_read_symbol_by_symbol(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ def test_word_data_ends_every_line(tmp_path: Path) -> None:
 
 
 def test_word_data_is_never_cut_within_a_word(tmp_path: Path) -> None:
-    for text in ("northern lights\n" * 20, "northern lights " * 20):
+    for text in ("northern lights\n" * 21, "northern lights " * 21):
         (tmp_path / "train.txt").write_text(text)
         data = TextData(str(tmp_path / "train.txt"), level="word", window=5, batch=2)
         assert set(data.vocabulary.symbols) == {"<unk>", "<eos>", "northern", "lights"}

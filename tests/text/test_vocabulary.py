@@ -20,7 +20,7 @@ def test_characters_come_back(text, specials):
     assert vocabulary.decode(ids) == text
 
 
-@given(texts.filter(str.split), specials)
+@given(texts.filter(lambda text: text.split() != []), specials)
 def test_words_come_back_with_single_spaces(text, specials):
     vocabulary = Vocabulary.from_text(text, level="word", specials=specials)
     assert vocabulary.decode(vocabulary.encode(text)) == " ".join(text.split())

@@ -3,7 +3,11 @@
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from voiceseq.audio.files import write_audio
+from voiceseq.datasets.manifest import Clip, write_manifest
 
 SMALL = (
     *("experiment=text", "progress=false", "trainer.precision=32-true", "trainer.max_epochs=3"),
@@ -19,6 +23,20 @@ def sea(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("text") / "sea.txt"
     path.write_text(" ".join(words))
     return path
+
+
+@pytest.fixture(scope="session")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with recordings (of noise), a manifest of what is "said" in them, and a dictionary."""
+    folder = tmp_path_factory.mktemp("talk")
+    noise = np.random.default_rng(1)
+    clips = []
+    for number, text in enumerate(["hello", "hello moon", "moon", "moon hello moon", "strange moon"]):
+        path = write_audio(folder / f"{number}.wav", 0.1 * noise.standard_normal(16_000 + 800 * number), 16_000)
+        clips.append(Clip(f"c{number}", path, 1.0 + 0.05 * number, text=text))
+    write_manifest(folder / "m.jsonl", clips)
+    (folder / "words.dict").write_text("hello HH AH0 L OW1\nmoon M UW1 N\n")
+    return folder
 
 
 @pytest.fixture(scope="session")

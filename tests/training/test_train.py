@@ -34,10 +34,13 @@ def losses(run: Path, column: str = "train/loss") -> list[float]:
 
 
 @pytest.mark.parametrize("name", experiments())
-def test_every_experiment_runs_through(name: str, tmp_path: Path, sea: Path) -> None:
-    """On a text of our own where one is wanted, so that it is proven on every machine."""
-    text = [] if name == "dates" else [f"data.train={sea}", "data.validation=null", "data.batch=4"]
-    run = train(compose_config([f"experiment={name}", "debug=fast", f"runs={tmp_path}", *text]))
+def test_every_experiment_runs_through(name: str, tmp_path: Path, sea: Path, talk: Path) -> None:
+    """On a text or recordings of our own where they are wanted, so that it is proven on every machine."""
+    text = [f"data.train={sea}", "data.validation=null", "data.batch=4"]
+    speech = [f"data.folder={talk}", "data.train=[m.jsonl]", "data.validation=[m.jsonl]"]
+    speech += [f"data.dictionary={talk / 'words.dict'}", "data.batch_s=5"]
+    own = {"dates": [], "backbone": speech}.get(name, text)
+    run = train(compose_config([f"experiment={name}", "debug=fast", f"runs={tmp_path}", *own]))
     assert math.isfinite(run.metrics["val/loss"])
     assert voiceseq.load(run.bundle)
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from voiceseq.core.masks import _tracing, check_finite, check_lengths, lengths_mask
+from voiceseq.core.masks import check_finite, check_lengths, lengths_mask, tracing
 from voiceseq.errors import ConfigError, InputError
 
 Count = TypeVar("Count", int, Tensor)
@@ -161,7 +161,11 @@ class Features(nn.Module):
 
     def __init__(self, config: FeatureConfig | None = None) -> None:
         super().__init__()
-        self.config = config = config or FeatureConfig()
+        self.config = config or FeatureConfig()
+        with torch.device("cpu"):  # constants have values even where a network is only sketched (the meta device)
+            self._make_constants(self.config)
+
+    def _make_constants(self, config: FeatureConfig) -> None:
         window = torch.hann_window(config.window, dtype=torch.double)
         self._keep("window", functional.pad(window, (0, config.fft - config.window)))
         # Each bin twice: the squares of the real and of the imaginary part are summed by the same matrix product.
@@ -215,7 +219,7 @@ class Features(nn.Module):
         padded = torch.cat((samples, tail) if state is None else (state[0], samples, tail), 1)
         end = padded.shape[1] - tail.shape[1]
         count = self.config.frames(end)
-        energies = self._energies_by_convolution(padded[:, :end]) if _tracing() else self._energies(padded, count)
+        energies = self._energies_by_convolution(padded[:, :end]) if tracing() else self._energies(padded, count)
         rest = padded[:, count * self.config.hop : end].clone()  # a view would keep the whole recording alive
         if self.config.kind == "pcen":
             before = samples.new_full((samples.shape[0], self.config.mels), -1.0) if state is None else state[1]
@@ -249,11 +253,11 @@ class Features(nn.Module):
     def _normalise(self, energies: Tensor, smoother: Tensor) -> tuple[Tensor, Tensor]:
         """PCEN: ``(E / (floor + M) ** gain + bias) ** power - bias ** power``, M being the smoothed energy E."""
         c = self.config
-        if not _tracing() and energies.shape[1] == 0:
+        if not tracing() and energies.shape[1] == 0:
             return energies, smoother
         smoother = torch.where(smoother < 0, energies[:, 0], smoother)  # as if the first frame had always been there
         blocks = []
-        for block in (energies,) if _tracing() else torch.split(energies, SMOOTHED, 1):
+        for block in (energies,) if tracing() else torch.split(energies, SMOOTHED, 1):
             blocks.append(self._smooth(block, smoother))
             smoother = blocks[-1][:, -1]
         smoothed = blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1)
@@ -263,7 +267,7 @@ class Features(nn.Module):
     def _smooth(self, energies: Tensor, before: Tensor) -> Tensor:
         """``M[t] = (1 - s) M[t-1] + s E[t]`` for a few frames at once."""
         count = energies.shape[1]
-        if _tracing():  # an exported graph takes any number of frames
+        if tracing():  # an exported graph takes any number of frames
             newer, older = smoothing_weights(count, self.config.smoothing)
             newer, older = newer.to(energies), older.to(energies)
         else:
@@ -271,7 +275,7 @@ class Features(nn.Module):
         return newer @ energies + older * before[:, None]
 
     def _check(self, samples: Tensor, state: State | None) -> None:
-        if _tracing():
+        if tracing():
             return
         if samples.dim() != 2 or samples.shape[0] == 0:
             raise InputError(f"samples has shape {tuple(samples.shape)}; (batch, time) was wanted")

@@ -15,7 +15,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from voiceseq.core.masks import check_frames, masked_softmax
+from voiceseq.core.masks import (
+    check_dtype,
+    check_finite,
+    check_frames,
+    check_sizes,
+    check_state,
+    check_tensor,
+    masked_softmax,
+    nest_shapes,
+    parameter_dtype,
+)
 from voiceseq.core.positions import RelativePositions, RotaryPositions
 from voiceseq.errors import ConfigError, InputError
 
@@ -32,6 +42,7 @@ class QueryAttention(nn.Module):
 
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
+        check_sizes(query_size=query_size, key_size=key_size)
         self.query_size = query_size
         self.key_size = key_size
 
@@ -67,18 +78,21 @@ class QueryAttention(nn.Module):
         ``mask (batch, time)``, ``previous`` weights ``(batch, time)`` (used by the location-aware kind alone)
         -> context ``(batch, value)``, weights ``(batch, time)``. A row whose mask is False everywhere gives zeros.
 
-        Raises ``InputError`` for shapes that do not fit and for NaN or infinite values.
+        Raises ``InputError`` for shapes and dtypes that do not fit and for NaN or infinite values.
         """
-        check_frames(keys, features=self.key_size, name="keys")
-        check_frames(values, name="values")
+        check_frames(keys, features=self.key_size, name="keys", dtype=parameter_dtype(self))
+        check_frames(values, name="values", dtype=keys.dtype)
         batch, time = keys.shape[:2]
         _check_shape(query, (batch, self.query_size), "query")
+        check_dtype(query, keys.dtype, "query")
+        check_finite(query, "query")
         _check_shape(values, (batch, time, values.shape[2]), "values")
         if mask is not None:
             _check_mask(mask)
             _check_shape(mask, (batch, time), "mask")
         if previous is not None:
             _check_shape(previous, (batch, time), "previous")
+            check_finite(previous, "previous")
         return self.attend(query, self.prepare(keys), values, mask, previous)
 
 
@@ -106,6 +120,7 @@ class AdditiveAttention(QueryAttention):
 
     def __init__(self, query_size: int, key_size: int, size: int) -> None:
         super().__init__(query_size, key_size)
+        check_sizes(size=size)
         self.query = nn.Linear(query_size, size)
         self.key = nn.Linear(key_size, size, bias=False)
         self.score = nn.Linear(size, 1, bias=False)
@@ -132,6 +147,7 @@ class LocationAwareAttention(AdditiveAttention):
 
     def __init__(self, query_size: int, key_size: int, size: int, filters: int = 10, kernel: int = 31) -> None:
         super().__init__(query_size, key_size, size)
+        check_sizes(filters=filters)
         if kernel < 1 or kernel % 2 == 0:
             raise ConfigError(f"kernel is {kernel}; an odd number was wanted")
         self.convolution = nn.Conv1d(1, filters, kernel, padding=kernel // 2, bias=False)
@@ -163,8 +179,14 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if size < 1 or heads < 1 or size % heads:
             raise ConfigError(f"{heads} heads do not divide size {size}: choose size as a multiple of heads")
+        if not 0 <= dropout < 1:
+            raise ConfigError(f"dropout is {dropout}; 0 <= dropout < 1 was wanted")
+        if positions is not None and positions.head_size != size // heads:
+            raise ConfigError(f"positions of {positions.head_size} features came; {size // heads} were wanted")
         self.size, self.heads, self.dropout = size, heads, dropout
         self.key_size = size if key_size is None else key_size
+        if self.key_size < 1:
+            raise ConfigError(f"key_size is {key_size}; at least 1 was wanted")
         self.query = nn.Linear(size, size)
         self.key_value = nn.Linear(self.key_size, 2 * size)
         self.output = nn.Linear(size, size)
@@ -192,9 +214,27 @@ class MultiHeadAttention(nn.Module):
         ``(queries, all keys)``, ``(batch, 1 or queries, all keys)`` or ``(batch, 1 or head, 1 or queries, all keys)``;
         a query that may look nowhere gets the output of an all-zero context. ``positions (1 or batch, all keys)``
         matter to rotary and relative positions alone (None: 0, 1, 2, ...); the queries stand at the last of them.
-        Raises ``InputError`` for shapes that do not fit.
+        Raises ``InputError`` for shapes and dtypes that do not fit, no keys at all, NaN or infinite values.
         """
-        self._check(query, key, value)
+        self._check(query, key, value, cache, positions)
+        check_finite(query, "query")
+        if key is not query:
+            check_finite(key, "key")
+        if value is not key:
+            check_finite(value, "value")
+        return self.look(query, key, value, mask, cache, positions, need_weights)
+
+    def look(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        cache: Cache | None = None,
+        positions: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None, Cache]:
+        """``forward`` unchecked, for the blocks of a stack that has checked its frames."""
         earlier = 0 if cache is None else cache[0].shape[2]
         if positions is None and (self.rotary is not None or self.relative is not None):
             positions = torch.arange(earlier + key.shape[1], device=key.device)[None]
@@ -259,13 +299,41 @@ class MultiHeadAttention(nn.Module):
             return None
         return self.relative(queries, query_positions, key_positions) / math.sqrt(queries.shape[-1])
 
-    def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
+    def _check(self, query: Tensor, key: Tensor, value: Tensor, cache: Cache | None, positions: Tensor | None) -> None:
+        check_tensor(query, "query")
         if query.dim() != 3 or query.shape[2] != self.size:
             raise InputError(f"query has shape {tuple(query.shape)}; (batch, queries, {self.size}) was wanted")
-        if key.dim() != 3 or key.shape[0] != query.shape[0] or key.shape[2] != self.key_size:
-            wanted = f"({query.shape[0]}, keys, {self.key_size})"
-            raise InputError(f"key has shape {tuple(key.shape)}; {wanted} was wanted")
+        batch, dtype = query.shape[0], parameter_dtype(self)
+        check_tensor(key, "key")
+        if key.dim() != 3 or key.shape[0] != batch or key.shape[2] != self.key_size:
+            raise InputError(f"key has shape {tuple(key.shape)}; ({batch}, keys, {self.key_size}) was wanted")
         _check_shape(value, tuple(key.shape), "value")
+        for values, name in ((query, "query"), (key, "key"), (value, "value")):
+            check_dtype(values, dtype, name)
+        keys = key.shape[1]
+        if cache is not None:
+            self._check_cache(cache, batch, dtype)
+            keys += cache[0].shape[2]
+        if not keys:
+            raise InputError("no key came; at least one key was wanted, new or in the cache")
+        self._check_positions(positions, batch, query.shape[1], keys)
+
+    def _check_cache(self, cache: Cache, batch: int, dtype: torch.dtype | None) -> None:
+        one = (batch, self.heads, None, self.size // self.heads)
+        check_state(cache, (one, one), dtype, "the cache")
+        if cache[0].shape != cache[1].shape:
+            raise InputError(f"the cache has shapes {nest_shapes(cache)}; as many keys and values were wanted")
+
+    def _check_positions(self, positions: Tensor | None, batch: int, queries: int, keys: int) -> None:
+        if queries > keys and (self.rotary is not None or self.relative is not None):
+            raise InputError(f"{queries} queries came for {keys} keys; no more than keys were wanted: they stand last")
+        if positions is None:
+            return
+        check_tensor(positions, "positions")
+        if positions.is_floating_point() or positions.dtype == torch.bool:
+            raise InputError(f"positions has dtype {positions.dtype}; whole numbers (torch.long) were wanted")
+        if positions.dim() != 2 or positions.shape[0] not in (1, batch) or positions.shape[1] != keys:
+            raise InputError(f"positions has shape {tuple(positions.shape)}; (1 or {batch}, {keys}) was wanted")
 
 
 def mask_axes(mask: Tensor, batch: int, heads: int, queries: int, keys: int) -> Tensor:
@@ -287,5 +355,6 @@ def _check_mask(mask: Tensor) -> None:
 
 
 def _check_shape(tensor: Tensor, wanted: tuple[int, ...], name: str) -> None:
+    check_tensor(tensor, name)
     if tuple(tensor.shape) != wanted:
         raise InputError(f"{name} has shape {tuple(tensor.shape)}; {wanted} was wanted")

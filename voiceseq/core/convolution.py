@@ -14,7 +14,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from voiceseq.core.masks import check_frames, lengths_mask
+from voiceseq.core.masks import (
+    START_ANEW,
+    check_dtype,
+    check_finite,
+    check_frames,
+    check_sizes,
+    parameter_dtype,
+    zero_padding,
+)
 from voiceseq.errors import InputError
 
 Lengths = TypeVar("Lengths", int, Tensor)
@@ -71,7 +79,7 @@ class CausalConvolution(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        _check_settings(inputs=inputs, outputs=outputs, kernel=kernel, stride=stride, dilation=dilation, groups=groups)
+        check_sizes(inputs=inputs, outputs=outputs, kernel=kernel, stride=stride, dilation=dilation, groups=groups)
         if inputs % groups or outputs % groups:
             raise InputError(f"groups is {groups}; a divisor of inputs ({inputs}) and outputs ({outputs}) was wanted")
         self.inputs = inputs
@@ -101,14 +109,14 @@ class CausalConvolution(nn.Module):
             Outputs ``(batch, time', outputs)``, zero past a row's ``output_lengths``, and the next state.
 
         Raises:
-            InputError: a wrong shape, no frames, lengths longer than the data, NaN, a state of another shape.
+            InputError: a wrong shape or dtype, no frames, lengths longer than the data, NaN, in the state too.
         """
-        checked = check_frames(frames, lengths, self.inputs)
+        checked = check_frames(frames, lengths, self.inputs, dtype=parameter_dtype(self))
         if state is not None:
-            _check_state(state, [(self.window, (self.inputs,))], frames.shape[0])
+            _check_state(state, [(self.window, (self.inputs,))], frames)
         outputs, context = self.advance(frames, state[0] if state else None)
         if lengths is not None:
-            outputs = _zero_padding(outputs, self.output_lengths(checked, state))
+            outputs = zero_padding(outputs, self.output_lengths(checked, state))
         return outputs, (context,)
 
     def advance(self, frames: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -135,7 +143,7 @@ class Subsample(nn.Module):
 
     def __init__(self, features: int, outputs: int, factor: int = 4, channels: int = 64) -> None:
         super().__init__()
-        _check_settings(features=features, outputs=outputs, channels=channels)
+        check_sizes(features=features, outputs=outputs, channels=channels)
         if factor not in FACTORS:
             raise InputError(f"the factor is {factor}; one of {', '.join(map(str, FACTORS))} was wanted")
         self.features, self.factor = features, factor
@@ -161,16 +169,16 @@ class Subsample(nn.Module):
         self, frames: Tensor, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
         """Whole sequences or the next chunk of a stream; arguments, results and errors as of ``CausalConvolution``."""
-        checked = check_frames(frames, lengths, self.features)
+        checked = check_frames(frames, lengths, self.features, dtype=parameter_dtype(self))
         if state is not None:
-            _check_state(state, [(h.window, h.shape) for h, _ in self._with_contexts(None)], frames.shape[0])
+            _check_state(state, [(h.window, h.shape) for h, _ in self._with_contexts(None)], frames)
         x, contexts = frames[:, :, None], []
         for halving, context in self._with_contexts(state):
             x, context = halving.advance(x, context)
             contexts.append(context)
         outputs = self.linear(x.flatten(2))
         if lengths is not None:
-            outputs = _zero_padding(outputs, self.output_lengths(checked, state))
+            outputs = zero_padding(outputs, self.output_lengths(checked, state))
         return outputs, tuple(contexts)
 
     def _with_contexts(self, state: State | None) -> list[tuple[Any, Tensor | None]]:
@@ -198,18 +206,9 @@ class _Halving(nn.Module):
         return torch.relu(x).transpose(1, 2), context
 
 
-def _zero_padding(outputs: Tensor, lengths: Tensor) -> Tensor:
-    return outputs.masked_fill(~lengths_mask(lengths, outputs.shape[1])[..., None], 0.0)
-
-
-def _check_settings(**settings: int) -> None:
-    for name, value in settings.items():
-        if value < 1:
-            raise InputError(f"{name} is {value}; at least 1 was wanted")
-
-
-def _check_state(state: State, wanted: list[tuple[_Window, tuple[int, ...]]], batch: int) -> None:
+def _check_state(state: State, wanted: list[tuple[_Window, tuple[int, ...]]], frames: Tensor) -> None:
     """Each context must have the batch's rows, the convolution's features and a number of frames that can be left."""
+    batch = frames.shape[0]
     came = [tuple(context.shape) for context in state]
     fits = len(came) == len(wanted) and all(
         len(shape) > 2
@@ -220,3 +219,6 @@ def _check_state(state: State, wanted: list[tuple[_Window, tuple[int, ...]]], ba
     if not fits:
         shapes = [(batch, f"up to {window.context}", *inner) for window, inner in wanted]
         raise InputError(f"the state has shapes {came}; {shapes} was wanted: pass on what the last call returned")
+    for context in state:
+        check_dtype(context, frames.dtype, "the state")
+        check_finite(context, "the state", START_ANEW)

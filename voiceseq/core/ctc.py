@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from voiceseq.core.masks import check_finite, check_lengths, lengths_mask
+from voiceseq.core.masks import DIVERGED, check_finite, check_lengths, lengths_mask
 from voiceseq.errors import InputError
 
 Symbol = TypeVar("Symbol")
@@ -177,7 +177,7 @@ def check_log_probs(log_probs: Tensor, lengths: Tensor | None, blank: int) -> Te
         raise InputError(f"blank is {blank}; 0 to {log_probs.shape[2] - 1} was wanted, as log_probs has these symbols")
     highest = float(log_probs.detach().max())
     if np.isnan(highest):
-        raise InputError("log_probs holds NaN; replace it before the loss or the search sees it")
+        raise InputError(f"log_probs holds NaN; {DIVERGED}")
     if highest > 1e-2:
         raise InputError(f"log_probs holds {highest:.3g}, a probability above 1; apply log_softmax to the logits first")
     return check_lengths(lengths, log_probs.shape[0], log_probs.shape[1], log_probs.device)

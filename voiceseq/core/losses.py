@@ -4,6 +4,7 @@ Cross entropy, joint CTC/attention, frame-wise trigger, masked language model, G
 the losses for large vocabularies in ``softmax.py``.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
@@ -13,7 +14,15 @@ from torch.nn import functional
 
 from voiceseq.core.ctc import check_targets as check_ctc_targets
 from voiceseq.core.ctc import ctc_loss
-from voiceseq.core.masks import check_finite, check_frames, check_tokens, lengths_mask
+from voiceseq.core.masks import (
+    DIVERGED,
+    check_dtype,
+    check_finite,
+    check_frames,
+    check_tensor,
+    check_tokens,
+    lengths_mask,
+)
 from voiceseq.errors import InputError
 
 IGNORE = -100
@@ -29,7 +38,7 @@ def cross_entropy(
     """
     if not 0.0 <= label_smoothing < 1.0:
         raise InputError(f"label_smoothing is {label_smoothing}; 0 <= label_smoothing < 1 was wanted")
-    lengths = check_frames(logits, lengths, name="logits")
+    lengths = check_frames(logits, lengths, name="logits", advice=DIVERGED)
     valid = lengths_mask(lengths, logits.shape[1])
     check_same_time(targets, logits, "targets")
     check_tokens(targets.masked_fill(~valid, 0), lengths, logits.shape[2], "targets")
@@ -132,7 +141,7 @@ def trigger_loss(
     averaged with ``weights`` over the valid frames and all words. ``positive_weight`` (a number, or ``(words,)``) makes
     up for the few positive frames. Raises ``InputError`` when no valid frame has a weight: that loss would be 0/0.
     """
-    lengths = check_frames(logits, lengths, name="logits")
+    lengths = check_frames(logits, lengths, name="logits", advice=DIVERGED)
     weights = torch.ones_like(logits) if weights is None else weights
     _check_like(logits, targets, "targets", highest=1.0)
     _check_like(logits, weights, "weights", highest=torch.inf)
@@ -194,7 +203,7 @@ def masked_lm_loss(logits: Tensor, tokens: Tensor, chosen: Tensor, label_smoothi
 
     ``chosen`` from ``mask_tokens`` is False on padding, so no lengths are needed. Raises ``InputError`` if it is empty.
     """
-    check_frames(logits, name="logits")
+    check_frames(logits, name="logits", advice=DIVERGED)
     check_same_time(tokens, logits, "tokens")
     check_same_time(chosen, logits, "chosen")
     if chosen.dtype != torch.bool or not chosen.any():
@@ -215,15 +224,29 @@ def glove_loss(
 ) -> Tensor:
     """``f(X) (w.c + b_w + b_c - log X)^2``, the mean over pairs seen X times, ``f(X) = min(1, (X / maximum)^power)``.
 
-    ``words``, ``contexts (pairs, dimension)``; biases and ``counts (pairs,)``. Raises ``InputError`` for X <= 0.
+    ``words``, ``contexts (pairs, dimension)``; biases and ``counts (pairs,)``. Raises ``InputError`` for wrong shapes
+    and dtypes, NaN, X <= 0, ``maximum`` <= 0 and ``power`` < 0.
     """
+    if not 0 < maximum < math.inf:
+        raise InputError(f"maximum is {maximum}; more than 0 was wanted")
+    if not 0 <= power < math.inf:
+        raise InputError(f"power is {power}; 0 or more was wanted")
+    check_tensor(words, "words")
+    check_tensor(contexts, "contexts")
     if words.dim() != 2 or words.shape != contexts.shape or not words.numel():
         raise InputError(
             f"words has shape {tuple(words.shape)}, contexts {tuple(contexts.shape)}; (pairs, dimension) was wanted"
         )
+    if not words.is_floating_point():
+        raise InputError(f"words has dtype {words.dtype}; floating point vectors were wanted")
     for name, values in (("word_biases", word_biases), ("context_biases", context_biases), ("counts", counts)):
+        check_tensor(values, name)
         if values.shape != words.shape[:1]:
             raise InputError(f"{name} has shape {tuple(values.shape)}; ({len(words)},) was wanted, one a pair")
+    learned = {"words": words, "contexts": contexts, "word_biases": word_biases, "context_biases": context_biases}
+    for name, values in learned.items():
+        check_dtype(values, words.dtype, name)
+        check_finite(values, name, DIVERGED)
     check_finite(counts, "counts")
     if not bool((counts > 0).all()):
         raise InputError(f"counts holds {float(counts.min())}; leave out pairs that were never seen, as log 0 is none")
@@ -235,12 +258,14 @@ def glove_loss(
 
 def check_same_time(values: Tensor, frames: Tensor, name: str) -> None:
     """Check that ``values (batch, time)`` goes with ``frames (batch, time, ...)``."""
+    check_tensor(values, name)
     if values.shape != frames.shape[:2]:
         raise InputError(f"{name} has shape {tuple(values.shape)}; {tuple(frames.shape[:2])} was wanted, as logits has")
 
 
 def _check_like(logits: Tensor, values: Tensor, name: str, highest: float) -> None:
     """Check that ``values`` has the shape of the logits and is in 0..highest."""
+    check_tensor(values, name)
     if values.shape != logits.shape:
         raise InputError(f"{name} has shape {tuple(values.shape)}; {tuple(logits.shape)} was wanted, as logits has")
     check_finite(values.float(), name)

@@ -11,7 +11,7 @@ every attention, on distances alone (``RotaryPositions`` turns queries and keys,
 import torch
 from torch import Tensor, nn
 
-from voiceseq.core.masks import _tracing
+from voiceseq.core.masks import tracing
 from voiceseq.errors import ConfigError, InputError
 
 
@@ -62,7 +62,7 @@ class LearnedPositions(nn.Module):
     def forward(self, frames: Tensor, positions: Tensor) -> Tensor:
         """``frames (batch, time, size)``, ``positions (batch, time)`` -> frames with their position added."""
         known = self.table.shape[0]
-        if not _tracing() and int(positions.max()) >= known:
+        if not tracing() and int(positions.max()) >= known:
             raise InputError(
                 f"position {int(positions.max())} was reached but only {known} are learned: "
                 "cut the input, raise max_length, or use sinusoidal, rotary or relative positions"
@@ -101,7 +101,7 @@ class RelativePositions(nn.Module):
         super().__init__()
         if max_distance < 1:
             raise ConfigError(f"max_distance is {max_distance}; relative positions want at least 1")
-        self.max_distance = max_distance
+        self.head_size, self.max_distance = head_size, max_distance
         self.table = nn.Parameter(torch.randn(2 * max_distance + 1, head_size) * head_size**-0.5)
 
     def forward(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from voiceseq.core.masks import check_frames
 from voiceseq.core.scorers import Floats, Ints, NgramTable, State, join_rows, phrase_automaton
-from voiceseq.core.search import Hypothesis, Scorers, Weighted, score_sequence
+from voiceseq.core.search import Hypothesis, Scorers, Weighted, check_beam, score_sequence
 from voiceseq.errors import InputError
 
 if TYPE_CHECKING:  # numba takes half a second to import: only who searches pays
@@ -168,8 +168,7 @@ def prefix_beam_search(
     Raises InputError for a beam below 1, wrong shapes, NaN, or positive "log-probabilities".
     """
     lengths, fusion = _check(log_probs, lengths, blank, fusion)
-    if beam < 1 or nbest < 1:
-        raise InputError(f"beam {beam} and nbest {nbest} came; both want 1 or more")
+    check_beam(beam, nbest)
     frames = [row[:length].double().numpy() for row, length in zip(log_probs.detach().cpu(), lengths, strict=True)]
 
     def one(utterance: Floats) -> list[Hypothesis]:

@@ -16,7 +16,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from voiceseq.core.cells import CELLS, CellState
-from voiceseq.core.masks import check_frames, lengths_mask, reverse_by_length
+from voiceseq.core.masks import (
+    START_ANEW,
+    check_dtype,
+    check_finite,
+    check_frames,
+    check_sizes,
+    check_state,
+    lengths_mask,
+    nest_tensors,
+    parameter_dtype,
+    reverse_by_length,
+)
 from voiceseq.errors import InputError
 
 State = tuple[CellState, ...]
@@ -51,7 +62,11 @@ class Recurrent(nn.Module):
         fast: bool = True,
     ) -> None:
         super().__init__()
-        _check_settings(input_size, hidden_size, cell, layers, dropout)
+        if cell not in CELLS:
+            raise InputError(f"there is no cell {cell!r}; choose from {', '.join(CELLS)}")
+        check_sizes(input_size=input_size, hidden_size=hidden_size, layers=layers)
+        if not 0.0 <= dropout < 1.0:
+            raise InputError(f"dropout is {dropout}; 0 <= dropout < 1 was wanted")
         self.input_size, self.hidden_size, self.layers = input_size, hidden_size, layers
         self.bidirectional, self.dropout, self.residual = bidirectional, dropout, residual
         self.directions = 2 if bidirectional else 1
@@ -76,16 +91,21 @@ class Recurrent(nn.Module):
             Outputs ``(batch, time, output_size)``, zero in the padding, and each row's state at its own last frame.
 
         Raises:
-            InputError: a wrong shape, no frames, lengths longer than the data, NaN; a state of another shape, or any
-                state for a bidirectional network, which cannot know its future.
+            InputError: a wrong shape or dtype, no frames, lengths longer than the data, NaN; a state of another shape
+                or dtype or with NaN in it, or any state for a bidirectional network, which cannot know its future.
         """
-        checked = check_frames(frames, lengths, self.input_size)
+        checked = check_frames(frames, lengths, self.input_size, dtype=parameter_dtype(self))
         mask = None
         if lengths is not None:
             lengths, mask = checked, lengths_mask(checked, frames.shape[1])
             # Whatever lies in the padding must not overflow on its way through the kernels.
             frames = frames.masked_fill(~mask[..., None], 0.0)
-        state = self.zero_state(frames) if state is None else self._check_state(state, frames.shape[0])
+        if state is None:
+            state = self.zero_state(frames)
+        else:
+            self._check_state(state, frames.shape[0])
+            # One NaN here and a gated network is deaf for ever.
+            check_finite(torch.cat(nest_tensors(state)), "the state", START_ANEW)
         states: list[CellState] = []
         for layer in range(self.layers):
             outputs, new = self._layer(layer, frames, state, lengths, mask)
@@ -94,15 +114,19 @@ class Recurrent(nn.Module):
         return frames if mask is None else frames.masked_fill(~mask[..., None], 0.0), tuple(states)
 
     def step(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """One frame ``x (batch, input_size)``: the output ``(batch, output_size)`` and the next state. Checks no data.
+        """One frame ``x (batch, input_size)``: the output ``(batch, output_size)`` and the next state.
+
+        It looks at no data: a NaN in ``x`` is the caller's business, and stays in the state for ever.
 
         Raises:
-            InputError: the network is bidirectional.
+            InputError: a wrong shape or dtype of x or state, or the network is bidirectional.
         """
         if self.bidirectional:
             raise InputError("a bidirectional network has no step: it needs the whole sequence; call it on all frames")
         if state is None:
             state = self.zero_state(x)
+        if not self._fits(x, state):
+            self._check_step(x, state)
         states = []
         cell: Any
         for layer, cell in enumerate(self.cells):
@@ -115,6 +139,21 @@ class Recurrent(nn.Module):
         """The state before the first frame, for as many rows as ``x (batch, ...)`` has."""
         cells: Iterable[Any] = self.cells
         return tuple(cell.zero_state(x) for cell in cells)
+
+    def _fits(self, x: Tensor, state: State) -> bool:
+        """Whether all shapes and dtypes are as usual; where not, ``_check_step`` takes its time (autocast may help)."""
+        first: Any = self.cells[0]
+        shape, dtype = (x.shape[0], self.hidden_size), first.weight_ih.dtype
+        if x.shape[1:] != (self.input_size,) or x.dtype != dtype or len(state) != self.layers:
+            return False
+        tensors = state if self.state_tensors == 1 else [tensor for part in state for tensor in part]
+        return all(h.shape == shape and h.dtype == dtype for h in tensors)
+
+    def _check_step(self, x: Tensor, state: State) -> None:
+        if x.dim() != 2 or x.shape[1] != self.input_size:
+            raise InputError(f"x has shape {tuple(x.shape)}; (batch, {self.input_size}) was wanted")
+        check_dtype(x, parameter_dtype(self), "x")
+        self._check_state(state, x.shape[0])
 
     def _layer(
         self, layer: int, frames: Tensor, state: State, lengths: Tensor | None, mask: Tensor | None
@@ -142,34 +181,12 @@ class Recurrent(nn.Module):
             outputs = functional.dropout(outputs, self.dropout)
         return outputs + inputs if self.residual and outputs.shape == inputs.shape else outputs
 
-    def _check_state(self, state: State, batch: int) -> State:
+    def _check_state(self, state: State, batch: int) -> None:
         if self.bidirectional:
             raise InputError("a state was given to a bidirectional network; it takes whole sequences: leave state out")
         one = (batch, self.hidden_size)
-        wanted = ((one, one) if self.state_tensors == 2 else one,) * self.layers
-        if _shapes(state) != wanted:
-            raise InputError(
-                f"the state has shapes {_shapes(state)}; {wanted} was wanted: pass on what the last call returned"
-            )
-        return state
-
-
-def _shapes(state: object) -> object:
-    """The nested tuples of a state with each tensor replaced by its shape."""
-    if isinstance(state, Tensor):
-        return tuple(state.shape)
-    return tuple(_shapes(part) for part in state) if isinstance(state, tuple) else type(state).__name__
+        check_state(state, ((one, one) if self.state_tensors == 2 else one,) * self.layers, parameter_dtype(self))
 
 
 def _reverse(frames: Tensor, lengths: Tensor | None) -> Tensor:
     return frames.flip(1) if lengths is None else reverse_by_length(frames, lengths)
-
-
-def _check_settings(input_size: int, hidden_size: int, cell: str, layers: int, dropout: float) -> None:
-    if cell not in CELLS:
-        raise InputError(f"there is no cell {cell!r}; choose from {', '.join(CELLS)}")
-    for name, value in (("input_size", input_size), ("hidden_size", hidden_size), ("layers", layers)):
-        if value < 1:
-            raise InputError(f"{name} is {value}; at least 1 was wanted")
-    if not 0.0 <= dropout < 1.0:
-        raise InputError(f"dropout is {dropout}; 0 <= dropout < 1 was wanted")

@@ -8,11 +8,13 @@ can follow. Everything is a tensor operation over utterances and beams; an utter
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from voiceseq.core.masks import check_sizes
 from voiceseq.core.scorers import Scorer, State
 from voiceseq.errors import InputError
 
@@ -48,7 +50,13 @@ class Weighted:
 
     def score(self, tokens: Tensor, states: list[State]) -> tuple[Tensor, list[Tensor], list[State]]:
         """``tokens (rows,)`` -> the sum ``(rows, vocabulary)``, its parts, the new states."""
-        pairs = [scorer.score(tokens, state) for (scorer, _), state in zip(self.scorers, states, strict=True)]
+        try:
+            pairs = [scorer.score(tokens, state) for (scorer, _), state in zip(self.scorers, states, strict=True)]
+        except IndexError as error:  # what an embedding says of a token that it does not have
+            raise InputError(
+                f"a scorer cannot read the tokens {int(tokens.min())} to {int(tokens.max())} ({error}); the start "
+                "symbol, and what follows, must be of its vocabulary"
+            ) from error
         parts = [log_probs for log_probs, _ in pairs]
         for part in parts:
             if part.dim() != 2 or part.shape != (len(tokens), parts[0].shape[1]) or not part.shape[1]:
@@ -107,7 +115,11 @@ def beam_search(
     alpha 0 and bounds of 0 that loses nothing; otherwise ``patience=None`` looks ahead to ``max_length``: slower, and
     loses nothing. Where no sequence is possible (all -inf) one unfinished empty hypothesis of score -inf is given.
 
-    Raises InputError for a beam below 1, NaN from a scorer, an empty vocabulary or disagreeing scorers.
+    A beam wider than the vocabulary is no mistake: with room for all strings nothing is ever dropped and the best of
+    all is found, which is how the search is proved.
+
+    Raises InputError for a beam that is no whole number of 1 or more, a start or end symbol outside the vocabulary,
+    NaN from a scorer, an empty vocabulary or disagreeing scorers.
     """
     model = Weighted(scorers, batch)
     limit = _check_limits(batch, beam, nbest, max_length, min_length, alpha, patience)
@@ -117,6 +129,8 @@ def beam_search(
     kept = _beams(batch, nbest, len(scorers), room, -math.inf, tokens.device)
     for step in range(room):
         total, parts, states = model.score(tokens.flatten(), states)
+        if not step:
+            _check_start(tokens, total.shape[1])
         scores = _continuations(live.score, total, step, end, min_length, limit[active])
         top, index = scores.flatten(1).topk(min(beam, scores[0].numel()), 1)
         if not bool((top < math.inf).all()):  # topk puts NaN first
@@ -137,6 +151,12 @@ def beam_search(
     return _hypotheses(kept, limit)
 
 
+def check_beam(beam: int, nbest: int) -> None:
+    """Raise when the width of a search, or the number of its results, is no whole number of at least 1."""
+    if not all(isinstance(number, Integral) and number > 0 for number in (beam, nbest)):
+        raise InputError(f"beam {beam} and nbest {nbest} came; both want to be whole numbers of 1 or more")
+
+
 def _check_limits(
     batch: int,
     beam: int,
@@ -147,25 +167,38 @@ def _check_limits(
     patience: int | None,
 ) -> Tensor:
     """The settings of a search; ``max_length`` as ``(batch,)``."""
-    if beam < 1 or nbest < 1:
-        raise InputError(f"beam {beam} and nbest {nbest} came; both want 1 or more")
+    check_beam(beam, nbest)
+    check_sizes(0, min_length=min_length, patience=0 if patience is None else patience)
     if not (0 <= alpha < math.inf):
         raise InputError(f"alpha {alpha} came; 0 (no length normalisation) or more was wanted, e.g. 0.7")
-    if patience is not None and patience < 0:
-        raise InputError(f"patience {patience} came; 0 or more tokens were wanted, or None for all that may follow")
-    limit = torch.as_tensor(max_length)
+    limit = _whole("max_length", max_length)
     if limit.is_floating_point() or limit.dim() > 1 or (limit.dim() == 1 and len(limit) != batch):
         raise InputError(f"max_length of shape {tuple(limit.shape)} came; one whole number or ({batch},) was wanted")
-    if int(limit.min()) < max(0, min_length):
+    if int(limit.min()) < min_length:
         raise InputError(f"max_length {int(limit.min())} came with min_length {min_length}; it may not be less")
     return limit.expand(batch)
 
 
+def _whole(name: str, value: int | Tensor) -> Tensor:
+    if not isinstance(value, Integral | Tensor):
+        raise InputError(f"{name} is {value!r}; a whole number was wanted, or a tensor with one an utterance")
+    return torch.as_tensor(value)
+
+
 def _first_tokens(start: int | Tensor, batch: int) -> Tensor:
-    tokens = torch.as_tensor(start)
+    tokens = _whole("start", start)
     if tokens.is_floating_point() or tokens.dim() > 1 or (tokens.dim() == 1 and len(tokens) != batch):
         raise InputError(f"start of shape {tuple(tokens.shape)} came; one token or ({batch},) tokens were wanted")
+    if int(tokens.min()) < 0:
+        raise InputError(f"the start symbol {int(tokens.min())} came; 0 or more was wanted")
     return tokens.long().expand(batch)
+
+
+def _check_start(start: Tensor, vocabulary: int) -> None:
+    if int(start.max()) >= vocabulary:
+        raise InputError(
+            f"the start symbol {int(start.max())} came; one of the {vocabulary} tokens of the scorers was wanted"
+        )
 
 
 def _check_end(end: int, vocabulary: int) -> None:
@@ -252,6 +285,8 @@ def score_sequence(
     sums = torch.zeros(batch, 1 + len(scorers), dtype=torch.double)
     for step in range(max(len(sequence) for sequence in closed)):
         total, parts, states = model.score(tokens, states)
+        if not step:
+            _check_start(tokens, total.shape[1])
         going = torch.tensor([step < len(sequence) for sequence in closed])
         tokens = torch.tensor([sequence[step] if step < len(sequence) else 0 for sequence in closed])
         if int(tokens.min()) < 0 or int(tokens.max()) >= total.shape[1]:
@@ -294,6 +329,8 @@ def sample(
     ended = torch.zeros(batch, dtype=torch.bool)
     for step in range(int(limit.max()) + (end is not None)):
         total, parts, states = model.score(tokens, states)
+        if not step:
+            _check_start(tokens, total.shape[1])
         if end is not None:
             _check_end(end, total.shape[1])
         tokens = _draw(total / temperature, top_k, top_p, generator)
@@ -312,8 +349,8 @@ def sample(
 def _check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
     if not 0 < temperature < math.inf:
         raise InputError(f"temperature {temperature} came; more than 0 was wanted (greedy() is the limit at 0)")
-    if top_k is not None and top_k < 1:
-        raise InputError(f"top_k {top_k} came; 1 or more was wanted")
+    if top_k is not None:
+        check_sizes(top_k=top_k)
     if top_p is not None and not 0 < top_p <= 1:
         raise InputError(f"top_p {top_p} came; more than 0 and at most 1 was wanted")
 

@@ -13,13 +13,17 @@ from torch import Tensor, nn
 
 from voiceseq.core.attention import QueryAttention
 from voiceseq.core.masks import (
+    check_dtype,
     check_finite,
     check_frames,
-    check_lengths,
+    check_sizes,
+    check_tensor,
     check_tokens,
     lengths_mask,
     masked_mean,
     masked_softmax,
+    parameter_dtype,
+    zero_padding,
 )
 from voiceseq.core.recurrent import Recurrent
 from voiceseq.core.recurrent import State as NetworkState
@@ -60,7 +64,7 @@ class Pool(nn.Module):
         Raises:
             InputError: a wrong shape, no frames, lengths longer than the data, NaN.
         """
-        lengths = check_frames(frames, lengths, self.features)
+        lengths = check_frames(frames, lengths, self.features, dtype=parameter_dtype(self))
         if self.kind == "last":
             return frames[torch.arange(len(lengths), device=frames.device), lengths - 1]
         if self.kind == "mean":
@@ -77,7 +81,7 @@ class Pool(nn.Module):
         """
         if self.kind != "attention":
             raise InputError(f"{self.kind!r} pooling has no weights; make it Pool('attention', features)")
-        return self._attend(frames, check_frames(frames, lengths, self.features))
+        return self._attend(frames, check_frames(frames, lengths, self.features, dtype=parameter_dtype(self)))
 
     def _attend(self, frames: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         mask = lengths_mask(lengths, frames.shape[1])
@@ -93,6 +97,7 @@ class Bridge(nn.Module):
         super().__init__()
         if network.bidirectional:
             raise InputError("the decoder's network is bidirectional; what makes its own inputs can only go forward")
+        check_sizes(inputs=inputs)
         self.inputs = inputs
         self.parts = (network.layers, network.state_tensors, network.hidden_size)
         self.linear = nn.Linear(inputs, network.layers * network.state_tensors * network.hidden_size)
@@ -101,10 +106,12 @@ class Bridge(nn.Module):
         """``(batch, inputs)`` -> one ``h`` or ``(h, c)`` for each layer.
 
         Raises:
-            InputError: a vector of another shape, or with NaN.
+            InputError: a vector of another shape or dtype, or with NaN.
         """
+        check_tensor(vector, "vector")
         if vector.dim() != 2 or vector.shape[1] != self.inputs:
             raise InputError(f"vector has shape {tuple(vector.shape)}; (batch, {self.inputs}) was wanted")
+        check_dtype(vector, parameter_dtype(self), "vector")
         check_finite(vector, "vector")
         layers = torch.tanh(self.linear(vector)).unflatten(1, self.parts).unbind(1)
         return tuple(layer.unbind(1) if layer.shape[1] == 2 else layer[:, 0] for layer in layers)
@@ -143,13 +150,16 @@ class Unroll(nn.Module):
             InputError: a vector of another shape, with NaN; fewer than 1 step.
         """
         state, outputs = self.start(vector), []
-        rows = torch.full((len(vector),), steps, device=vector.device) if isinstance(steps, int) else steps
+        if not isinstance(steps, Tensor):
+            check_sizes(steps=steps)
+        rows = steps if isinstance(steps, Tensor) else torch.full((len(vector),), steps, device=vector.device)
+        if rows.shape != vector.shape[:1] or rows.is_floating_point() or not bool((rows > 0).all()):
+            raise InputError(f"steps is {rows.tolist()}; whole numbers of at least 1 were wanted, one for each row")
         longest = int(rows.max())
-        check_lengths(rows, len(vector), longest)
         for _ in range(longest):
             output, state = self.step(state)
             outputs.append(output)
-        return _zero_padding(torch.stack(outputs, 1), rows)
+        return zero_padding(torch.stack(outputs, 1), rows)
 
     def teach(self, vector: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Teacher forcing: output t where the ``targets (batch, time, network.input_size)`` before t were fed back.
@@ -157,10 +167,10 @@ class Unroll(nn.Module):
         Raises:
             InputError: wrong shapes, no targets, lengths longer than the targets, NaN.
         """
-        checked = check_frames(targets, lengths, self.network.input_size, "targets")
+        checked = check_frames(targets, lengths, self.network.input_size, "targets", parameter_dtype(self))
         previous, inner = self.start(vector)
         hidden, _ = self.network(torch.cat((previous[:, None], targets[:, :-1]), 1), inner, lengths)
-        return _zero_padding(self.output(hidden), checked)
+        return zero_padding(self.output(hidden), checked)
 
 
 class TokenDecoder(nn.Module):
@@ -181,13 +191,14 @@ class TokenDecoder(nn.Module):
         attention: over a memory of ``attention.key_size`` features, with queries of ``network.output_size``; or None.
 
     Raises:
-        InputError: sizes that do not fit, or a bidirectional network.
+        InputError: sizes that do not fit, no symbols, or a bidirectional network.
     """
 
     def __init__(
         self, vocabulary: int, network: Recurrent, summary: int, attention: QueryAttention | None = None
     ) -> None:
         super().__init__()
+        check_sizes(vocabulary=vocabulary)
         context = attention.key_size if attention else 0
         if attention and attention.query_size != network.output_size:
             raise InputError(
@@ -226,7 +237,10 @@ class TokenDecoder(nn.Module):
             if self.attention is None and memory is None:
                 return (inner,), None
             raise InputError("attention and memory go together; give the decoder both or neither")
-        mask = lengths_mask(check_frames(memory, lengths, self.attention.key_size, "memory"), memory.shape[1])
+        lengths = check_frames(memory, lengths, self.attention.key_size, "memory", parameter_dtype(self))
+        if len(memory) != len(summary):
+            raise InputError(f"memory has {len(memory)} rows and summary {len(summary)}; give both the same")
+        mask = lengths_mask(lengths, memory.shape[1])
         nothing, nowhere = memory.new_zeros(memory[:, 0].shape), memory.new_zeros(memory[..., 0].shape)
         return (inner, nothing, nowhere), (self.attention.prepare(memory), memory, mask)
 
@@ -270,9 +284,9 @@ class TokenDecoder(nn.Module):
             raise InputError(f"sampling is {sampling}; a probability from 0 to 1 was wanted")
         if self.attention is None and not sampling:
             hidden, _ = self.network(self.embedding(tokens), start[0][0], lengths)
-            return _zero_padding(self.output(hidden), checked), None
+            return zero_padding(self.output(hidden), checked), None
         logits, weights = self._unroll(tokens, *start, sampling, generator)
-        return _zero_padding(logits, checked), None if weights is None else _zero_padding(weights, checked)
+        return zero_padding(logits, checked), None if weights is None else zero_padding(weights, checked)
 
     def _unroll(
         self,
@@ -359,7 +373,3 @@ def _sometimes_own(true: Tensor, logits: Tensor, sampling: float, generator: tor
     own = torch.multinomial(logits.detach().softmax(-1), 1, generator=generator)[:, 0]
     coin = torch.rand(len(true), generator=generator, device=true.device)
     return torch.where(coin < sampling, own, true)
-
-
-def _zero_padding(frames: Tensor, lengths: Tensor) -> Tensor:
-    return frames.masked_fill(~lengths_mask(lengths, frames.shape[1])[..., None], 0.0)

@@ -5,12 +5,23 @@ centre word's vector, a language model's state), ``weight (vocabulary, dimension
 """
 
 import heapq
+import math
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from voiceseq.core.masks import check_finite, check_frames, check_tokens, lengths_mask
+from voiceseq.core.masks import (
+    DIVERGED,
+    check_dtype,
+    check_finite,
+    check_frames,
+    check_sizes,
+    check_tensor,
+    check_tokens,
+    lengths_mask,
+    parameter_dtype,
+)
 from voiceseq.errors import InputError
 
 
@@ -32,13 +43,21 @@ def skipgram_pairs(tokens: Tensor, lengths: Tensor | None, vocabulary: int, wind
 
 def noise_distribution(counts: Tensor, power: float = 0.75) -> Tensor:
     """``(vocabulary,)`` counts -> the probabilities proportional to ``counts ** power`` from which noise is drawn."""
+    if not math.isfinite(power):
+        raise InputError(f"power is {power}; a finite number was wanted, e.g. 0.75")
     check_counts(counts)
     noise = counts.double().pow(power)
     return (noise / noise.sum()).float()
 
 
 def sample_noise(noise: Tensor, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
-    """Words drawn from ``noise (vocabulary,)``, with replacement."""
+    """Words drawn from ``noise (vocabulary,)``, with replacement.
+
+    Raises ``InputError`` for what is no distribution (it need not add up to 1) and for a shape without a place.
+    """
+    _check_noise(noise)
+    if not all(isinstance(side, int) and side > 0 for side in shape):
+        raise InputError(f"shape is {tuple(shape)}; whole numbers of at least 1 were wanted")
     size = int(torch.Size(shape).numel())
     return torch.multinomial(noise, size, replacement=True, generator=generator).view(shape)
 
@@ -47,11 +66,20 @@ def negative_sampling_loss(hidden: Tensor, targets: Tensor, negatives: Tensor, w
     """``-log s(h.w_target) - sum_k log s(-h.w_k)``, s the sigmoid, the mean over the pairs.
 
     ``hidden (pairs, dimension)``, ``targets (pairs,)``, ``negatives (pairs, samples)`` from ``sample_noise``. A noise
-    word that happens to be the target is left out, as it would pull against itself.
+    word that happens to be the target is left out, as it would pull against itself. Raises ``InputError`` for wrong
+    shapes and dtypes, words outside the vocabulary and NaN.
     """
-    check_frames(hidden[None], features=weight.shape[1], name="hidden")
+    _check_weight(weight)
+    check_tensor(hidden, "hidden")
+    if hidden.dim() != 2 or hidden.shape[1] != weight.shape[1] or not len(hidden):
+        raise InputError(
+            f"hidden has shape {tuple(hidden.shape)}; (pairs, {weight.shape[1]}) was wanted, with at least one pair"
+        )
+    check_dtype(hidden, weight.dtype, "hidden")
+    check_finite(hidden, "hidden", DIVERGED)
     _check_words(targets, (len(hidden),), weight, "targets")
-    _check_words(negatives, (len(hidden), negatives.shape[-1]), weight, "negatives")
+    check_tensor(negatives, "negatives")
+    _check_words(negatives, (len(hidden), negatives.shape[-1] if negatives.dim() else 1), weight, "negatives")
     true = (hidden * weight[targets]).sum(-1)
     noise = torch.einsum("pd,psd->ps", hidden, weight[negatives])
     apart = functional.logsigmoid(-noise).masked_fill(negatives == targets[:, None], 0.0).sum(1)
@@ -75,14 +103,21 @@ def sampled_softmax_loss(
         Z = exp(x_target) + sum over samples that are not the target of exp(x_s - log(S Q(s)))
 
     is an unbiased estimate of the full softmax's normaliser. The target is always there, once: no correction for it.
+    Raises ``InputError`` for wrong shapes and dtypes, words outside the vocabulary and NaN.
     """
-    lengths = check_frames(hidden, lengths, features=weight.shape[1], name="hidden")
+    _check_weight(weight)
+    lengths = check_frames(hidden, lengths, weight.shape[1], "hidden", weight.dtype, DIVERGED)
     valid = lengths_mask(lengths, hidden.shape[1])
     _check_words(targets, tuple(hidden.shape[:2]), weight, "targets", valid)
-    _check_words(samples, (len(samples),), weight, "samples")
+    check_tensor(samples, "samples")
+    _check_words(samples, (samples.numel(),), weight, "samples")
+    _check_noise(noise)
     if noise.shape != weight.shape[:1] or not bool((noise[samples] > 0).all()):
         raise InputError("noise has another size than the vocabulary, or gives a sampled word probability 0")
     bias = weight.new_zeros(len(weight)) if bias is None else bias
+    check_dtype(bias, weight.dtype, "bias")
+    if bias.shape != weight.shape[:1]:
+        raise InputError(f"bias has shape {tuple(bias.shape)}; ({len(weight)},) was wanted, one a word")
     states, words = hidden[valid], targets[valid]
     expected = len(samples) * noise[samples].to(hidden.dtype)
     true = (states * weight[words]).sum(-1) + bias[words]
@@ -104,6 +139,7 @@ class HierarchicalSoftmax(nn.Module):
     def __init__(self, dimension: int, counts: Tensor) -> None:
         """``counts (vocabulary,)`` of at least two words."""
         super().__init__()
+        check_sizes(dimension=dimension)
         check_counts(counts)
         paths = huffman_paths(counts.tolist())
         depth = max(len(path) for path in paths)
@@ -114,7 +150,7 @@ class HierarchicalSoftmax(nn.Module):
 
     def forward(self, hidden: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
         """-log P(target), averaged over the valid positions of ``(batch, time, dimension)``, ``(batch, time)``."""
-        lengths = check_frames(hidden, lengths, features=self.output.in_features, name="hidden")
+        lengths = check_frames(hidden, lengths, self.output.in_features, "hidden", parameter_dtype(self), DIVERGED)
         valid = lengths_mask(lengths, hidden.shape[1])
         _check_words(targets, tuple(hidden.shape[:2]), self.nodes, "targets", valid)
         states, words = hidden[valid], targets[valid]
@@ -124,6 +160,8 @@ class HierarchicalSoftmax(nn.Module):
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """``(..., dimension)`` -> ``(..., vocabulary)``, normalised; costs as much as a plain softmax."""
+        if hidden.shape[-1:] != (self.output.in_features,):
+            raise InputError(f"hidden has shape {tuple(hidden.shape)}; (..., {self.output.in_features}) was wanted")
         return self._walk(self.output(hidden)[..., self.nodes], self.turns)
 
     @staticmethod
@@ -151,6 +189,7 @@ def huffman_paths(counts: list[float]) -> list[list[tuple[int, int]]]:
 
 def check_counts(counts: Tensor) -> None:
     """Check how often each word was seen: ``(vocabulary,)``, at least two words, none below 0, not all 0."""
+    check_tensor(counts, "counts")
     if counts.dim() != 1 or len(counts) < 2:
         raise InputError(f"counts has shape {tuple(counts.shape)}; (vocabulary,) with at least 2 words was wanted")
     check_finite(counts.double(), "counts")
@@ -158,8 +197,27 @@ def check_counts(counts: Tensor) -> None:
         raise InputError("counts wants numbers of at least 0, not all of them 0")
 
 
+def _check_noise(noise: Tensor) -> None:
+    """Check a distribution ``(vocabulary,)``: finite, none below 0, not all 0."""
+    check_tensor(noise, "noise")
+    if noise.dim() != 1 or not len(noise):
+        raise InputError(f"noise has shape {tuple(noise.shape)}; (vocabulary,) was wanted, with at least one word")
+    if not noise.is_floating_point():
+        raise InputError(f"noise has dtype {noise.dtype}; probabilities were wanted, e.g. of noise_distribution")
+    check_finite(noise, "noise", "look at the counts that it was made of")
+    if bool((noise < 0).any()) or not bool((noise > 0).any()):
+        raise InputError("noise holds a number below 0, or probability 0 for all words; a distribution was wanted")
+
+
+def _check_weight(weight: Tensor) -> None:
+    check_tensor(weight, "weight")
+    if weight.dim() != 2 or not weight.numel():
+        raise InputError(f"weight has shape {tuple(weight.shape)}; (vocabulary, dimension) was wanted, both at least 1")
+
+
 def _check_words(words: Tensor, shape: tuple[int, ...], weight: Tensor, name: str, valid: Tensor | None = None) -> None:
     """Check words of the vocabulary that ``weight`` has a row for, where ``valid``."""
+    check_tensor(words, name)
     if tuple(words.shape) != shape:
         raise InputError(f"{name} has shape {tuple(words.shape)}; {shape} was wanted")
     counted = words if valid is None else words.masked_fill(~valid, 0)

@@ -15,8 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from voiceseq.core.conformer import ConformerBlock
-from voiceseq.core.masks import _tracing, chunk_mask
-from voiceseq.core.transformer import AttentionBlock, Encoder, check_piece
+from voiceseq.core.masks import (
+    check_piece,
+    check_state,
+    chunk_mask,
+    nest_shapes,
+    nest_tensors,
+    parameter_dtype,
+    tracing,
+)
+from voiceseq.core.transformer import AttentionBlock, Encoder
 from voiceseq.errors import ConfigError, InputError
 
 StreamState = tuple[Any, ...]
@@ -70,10 +78,13 @@ class StreamingEncoder(nn.Module):
         """``frames (batch, time, size)`` -> the outputs that are ready, ``(batch, 0 or more, size)``, and the state.
 
         ``lengths (batch,)`` says how many of these frames are a row's own; a row with fewer than all of them has
-        ended, gives zeros from there on, and has 0 in the pieces after. Raises ``InputError`` for wrong shapes or
-        lengths, NaN or infinite values, and frames after the end of a row.
+        ended, gives zeros from there on, and has 0 in the pieces after. Raises ``InputError`` for wrong shapes,
+        dtypes or lengths, NaN or infinite values, a state of another batch or encoder, and frames after the end of a
+        row.
         """
-        lengths = check_piece(frames, lengths, self.encoder.size, state is not None)
+        lengths = check_piece(frames, lengths, self.encoder.size, state is not None, parameter_dtype(self))
+        if state is not None:
+            self._check_state(state, frames[:, :0])
         seen, blocks = self._start(frames) if state is None else state
         came = blocks[0][0] + blocks[0][1].shape[1]
         _check_ended(seen, came, lengths)
@@ -81,7 +92,14 @@ class StreamingEncoder(nn.Module):
         return self._run(frames, (seen + lengths, blocks), last=False)
 
     def flush(self, state: StreamState) -> Tensor:
-        """The outputs that were waiting for a future, ``(batch, 0 or more, size)``: the stream is over."""
+        """The outputs that were waiting for a future, ``(batch, 0 or more, size)``: the stream is over.
+
+        Raises ``InputError`` for no state, or that of another encoder.
+        """
+        if state is None:
+            raise InputError("no state came; flush wants what the last call returned: nothing has been fed yet")
+        rows = next((len(tensor) for tensor in nest_tensors(state)), 0)
+        self._check_state(state, torch.empty(rows, 0, self.encoder.size))
         no_frames = state[1][0][1][:, :0]
         return self._run(no_frames, state, last=True)[0]
 
@@ -117,6 +135,15 @@ class StreamingEncoder(nn.Module):
         forget = max(0, past + ready - self.left_chunks * self.chunk)
         return outputs, (start + ready, waiting[:, ready:], keys[:, :, forget:], values[:, :, forget:], context)
 
+    def _check_state(self, state: StreamState, no_frames: Tensor) -> None:
+        """Check the state's nest for the rows of ``no_frames (batch, 0, size)``."""
+        batch, blocks = no_frames.shape[0], []
+        for block in (cast(AttentionBlock, block) for block in self.encoder.blocks):
+            heads = (batch, block.attention.heads, None, self.encoder.size // block.attention.heads)
+            waiting = (batch, None, self.encoder.size)
+            blocks.append(((batch,), waiting, heads, heads, nest_shapes(block.start(no_frames))))
+        check_state(state, ((batch,), tuple(blocks)), parameter_dtype(self))
+
     def _start(self, frames: Tensor) -> StreamState:
         none = frames[:, :0]
         zero = torch.zeros(frames.shape[0], dtype=torch.long, device=frames.device)
@@ -143,6 +170,6 @@ def _positions(start: Tensor, count: int) -> Tensor:
 
 def _check_ended(seen: Tensor, came: Tensor, lengths: Tensor) -> None:
     again = (seen < came) & (lengths > 0)
-    if not _tracing() and bool(again.any()):
+    if not tracing() and bool(again.any()):
         row = int(again.int().argmax())
         raise InputError(f"row {row} goes on after its end at frame {int(seen[row])}; give it length 0 from there on")

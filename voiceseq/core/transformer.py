@@ -13,7 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from voiceseq.core.attention import Cache, MultiHeadAttention, mask_axes
-from voiceseq.core.masks import causal_mask, check_frames, check_lengths, lengths_mask
+from voiceseq.core.masks import (
+    causal_mask,
+    check_frames,
+    check_piece,
+    check_state,
+    lengths_mask,
+    nest_tensors,
+    parameter_dtype,
+)
 from voiceseq.core.positions import (
     LearnedPositions,
     RelativePositions,
@@ -176,7 +184,7 @@ class AttentionBlock(nn.Module):
         """``frames (batch, time, size)`` -> the same shape; ``mask`` and ``positions`` as in ``MultiHeadAttention``."""
         frames = self.before(frames)
         normed = self.around_attention.enter(frames)
-        attended, _, _ = self.attention(normed, normed, normed, mask, positions=positions)
+        attended, _, _ = self.attention.look(normed, normed, normed, mask, positions=positions)
         return self.after(frames, attended, valid, self.start(frames))[0]
 
 
@@ -211,10 +219,10 @@ class Encoder(nn.Module):
         """``frames (batch, time, size)``, ``lengths (batch,)`` -> ``(batch, time, size)``, zeros in the padding.
 
         ``mask (time, time)`` or ``(batch, time, time)`` is True where a query (row) may look at a key (column):
-        ``causal_mask``, ``chunk_mask``. Raises ``InputError`` for wrong shapes, lengths, NaN or infinite values.
+        ``causal_mask``, ``chunk_mask``. Raises ``InputError`` for wrong shapes, dtypes or lengths and for NaN.
         """
         padded = lengths is not None
-        lengths = check_frames(frames, lengths, self.size)
+        lengths = check_frames(frames, lengths, self.size, dtype=parameter_dtype(self))
         valid = lengths_mask(lengths, frames.shape[1])
         mask = attention_mask(valid if padded else None, mask, frames)
         positions = torch.arange(frames.shape[1], device=frames.device)[None]
@@ -281,7 +289,7 @@ class DecoderBlock(nn.Module):
         ``memory_attention.keys_values`` made of it, ``memory_mask (batch, 1, keys)``.
         """
         normed = self.around_attention.enter(frames)
-        attended, _, cache = self.attention(normed, normed, normed, mask, cache, positions)
+        attended, _, cache = self.attention.look(normed, normed, normed, mask, cache, positions)
         frames = self.around_attention.leave(frames, attended)
         weights = None
         if self.memory_attention is not None and memory is not None:
@@ -327,18 +335,23 @@ class TransformerDecoder(nn.Module):
 
         ``memory (batch, keys, memory_size)`` is read at the start (``state=None``) and then kept in the state. Rows
         may have different ``lengths``: each goes on from its own last frame, and 0 lets a row of a running state rest.
-        Raises ``InputError`` for wrong shapes, lengths, NaN or infinite values, and a memory missing or unexpected.
+        Raises ``InputError`` for wrong shapes, dtypes, lengths, NaN or infinite values, a memory missing, unexpected or
+        given again, and a state of another batch or decoder.
         """
-        lengths = check_piece(frames, lengths, self.config.size, state is not None)
+        lengths = check_piece(frames, lengths, self.config.size, state is not None, parameter_dtype(self))
         if state is None:
             state = self._start(frames, memory, memory_lengths)
+        else:
+            if memory is not None or memory_lengths is not None:
+                raise InputError("a memory came again with a running state; the state has kept it: leave it out")
+            self._check_state(state, frames.shape[0])
         return self._run(frames, lengths, state)[:2]
 
     def memory_weights(
         self, frames: Tensor, memory: Tensor, memory_lengths: Tensor | None = None, lengths: Tensor | None = None
     ) -> Tensor:
         """Where each frame looked in the memory, for a picture: ``(batch, layer, head, time, keys)``."""
-        lengths = check_frames(frames, lengths, self.config.size)
+        lengths = check_frames(frames, lengths, self.config.size, dtype=parameter_dtype(self))
         state = self._start(frames, memory, memory_lengths)
         weights = torch.stack(self._run(frames, lengths, state, need_weights=True)[2], 1)
         return weights * lengths_mask(lengths, frames.shape[1])[:, None, None, :, None]
@@ -368,13 +381,26 @@ class TransformerDecoder(nn.Module):
             came = "no memory" if memory is None else f"a memory of shape {tuple(memory.shape)}"
             raise InputError(f"{came} came; this decoder wants {wanted}")
         if memory is None:
+            if memory_lengths is not None:
+                raise InputError("memory_lengths came without a memory; give both or neither")
             return (positions, ())
-        memory_lengths = check_frames(memory, memory_lengths, self.memory_size, "memory")
+        memory_lengths = check_frames(memory, memory_lengths, self.memory_size, "memory", parameter_dtype(self))
         if memory.shape[0] != frames.shape[0]:
             raise InputError(f"memory has {memory.shape[0]} rows and frames {frames.shape[0]}; give both the same")
         attentions = (cast(MultiHeadAttention, block.memory_attention) for block in self.blocks)
         memories = tuple(attention.keys_values(memory, memory) for attention in attentions)
         return (positions, (), memories, lengths_mask(memory_lengths, memory.shape[1])[:, None])
+
+    def _check_state(self, state: DecoderState, batch: int) -> None:
+        """All caches must have as many frames as there are positions, all memories as many as the mask."""
+        heads, layers = self.config.heads, self.config.layers
+        tensors = nest_tensors(state)
+        cached, keys = (tensors[end].shape[-1] if tensors else None for end in (0, -1))
+        cache, memory = ((batch, heads, time, self.config.size // heads) for time in (cached, keys))
+        wanted: tuple[Any, ...] = ((batch, cached), ((cache, cache),) * layers)
+        if self.memory_size is not None:
+            wanted += (((memory, memory),) * layers, (batch, 1, keys))
+        check_state(state, wanted, parameter_dtype(self))
 
 
 def _looking_back(earlier: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
@@ -385,12 +411,3 @@ def _looking_back(earlier: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
     # at the start padding comes last, where looking back does not see it: all rows are numbered and masked alike
     time = new.shape[1]
     return torch.arange(time, device=new.device)[None], causal_mask(time, new.device)
-
-
-def check_piece(frames: Tensor, lengths: Tensor | None, size: int, running: bool) -> Tensor:
-    """``check_frames`` for a piece of a sequence: once it is ``running``, a row may have 0 new frames."""
-    if lengths is None or not running:
-        return check_frames(frames, lengths, size)
-    check_frames(frames, None, size)
-    at_least_one = check_lengths(lengths.clamp(min=1), frames.shape[0], frames.shape[1], frames.device)
-    return at_least_one.minimum(lengths.clamp(min=0))

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from voiceseq.core.masks import _tracing, check_frames, lengths_mask
+from voiceseq.core.masks import check_frames, lengths_mask, parameter_dtype, tracing
 from voiceseq.core.transformer import EncoderBlock, TransformerConfig, added_positions, attention_mask, last_norm
 from voiceseq.errors import ConfigError
 
@@ -44,9 +44,9 @@ class UniversalEncoder(nn.Module):
     def forward(self, frames: Tensor, lengths: Tensor | None = None, mask: Tensor | None = None) -> UniversalOutput:
         """``frames (batch, time, size)``, ``lengths`` and ``mask`` as in ``TransformerEncoder``.
 
-        Raises ``InputError`` for wrong shapes, lengths, NaN or infinite values.
+        Raises ``InputError`` for wrong shapes, dtypes, lengths, NaN or infinite values.
         """
-        lengths = check_frames(frames, lengths, self.config.size)
+        lengths = check_frames(frames, lengths, self.config.size, dtype=parameter_dtype(self))
         valid = lengths_mask(lengths, frames.shape[1])
         mask = attention_mask(valid, mask, frames)
         positions = torch.arange(frames.shape[1], device=frames.device)[None]
@@ -55,7 +55,7 @@ class UniversalEncoder(nn.Module):
         halted = ponder = frames.new_zeros(valid.shape)
         outputs = torch.zeros_like(frames)
         for step in range(self.config.layers):
-            if not _tracing() and not bool(running.any()):
+            if not tracing() and not bool(running.any()):
                 break
             state = torch.where(running[..., None], self._deeper(step, state, mask, positions), state)
             weight, stops = self._halt(step, state, halted, running)

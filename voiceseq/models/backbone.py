@@ -85,11 +85,14 @@ class Backbone(nn.Module):
     def from_features(self, frames: Tensor, state: Any, lengths: Tensor | None) -> tuple[BackboneOutput, Any]:
         """The rest of the way, from ``frames (batch, time, mels)``: where training masks and warps the spectrogram."""
         features, first, second, recurrent = state
-        x, first = self.first((frames - LEVEL) / SPREAD, first, lengths)
-        x, second = self.second(self.norms[0](x).relu(), second, lengths)
-        if lengths is not None:
-            lengths = self.second.output_lengths(lengths)
-        x, recurrent = self.recurrent(self.dropout(self.norms[1](x).relu()), recurrent, lengths)
+        x = (frames - LEVEL) / SPREAD
+        if x.shape[1]:  # a short chunk may give no frame, and a few frames no strided one
+            x, first = self.first(x, first, lengths)
+            x, second = self.second(self.norms[0](x).relu(), second, lengths)
+        x = x if x.shape[1] else x.new_zeros(x.shape[0], 0, self.config.size)
+        if x.shape[1]:
+            lengths = None if lengths is None else self.second.output_lengths(lengths)
+            x, recurrent = self.recurrent(self.dropout(self.norms[1](x).relu()), recurrent, lengths)
         narrow = self.bottleneck(x)
         logits = self.output(self.dropout(narrow))
         valid = lengths if lengths is not None else x.new_full((x.shape[0],), x.shape[1]).long()

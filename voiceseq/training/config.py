@@ -156,7 +156,7 @@ def _check_node(path: str, node: dict[str, Any]) -> Iterator[str]:
     types = {name: parameter.annotation for name, parameter in accepted.items()}
     wrong = list(_check_types(f"{path}.", types, {key: value for key, value in given.items() if key in accepted}))
     yield from wrong
-    if dataclasses.is_dataclass(target) and not wrong and given.keys() <= accepted.keys():
+    if isinstance(target, type) and dataclasses.is_dataclass(target) and not wrong and given.keys() <= accepted.keys():
         try:
             target(**{key: value for key, value in given.items() if not isinstance(value, DictConfig)})
         except (ConfigError, ValueError) as error:  # ranges are the dataclass's own business

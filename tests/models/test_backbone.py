@@ -1,0 +1,44 @@
+import pytest
+import torch
+
+from voiceseq.errors import ConfigError, InputError
+from voiceseq.models.backbone import Backbone, BackboneConfig
+
+
+def make() -> Backbone:
+    torch.manual_seed(1)
+    return Backbone(BackboneConfig(symbols=5, channels=8, size=12, layers=2, bottleneck=6)).double().eval()
+
+
+@pytest.mark.parametrize("chunk", [160, 777, 1280, 5000])
+def test_any_cut_of_the_samples_gives_the_same_frames(chunk: int) -> None:
+    backbone, samples = make(), 0.1 * torch.randn(2, 9000, dtype=torch.double)
+    whole, _ = backbone(samples)
+    state, pieces = None, []
+    for piece in samples.split(chunk, 1):
+        output, state = backbone(piece, state)
+        pieces.append(output)
+    assert whole.logits.shape == (2, 18, 5)
+    torch.testing.assert_close(torch.cat([piece.logits for piece in pieces], 1), whole.logits)
+    torch.testing.assert_close(torch.cat([piece.bottleneck for piece in pieces], 1), whole.bottleneck)
+
+
+def test_a_recording_is_heard_the_same_alone_and_in_company() -> None:
+    backbone, samples = make(), 0.1 * torch.randn(3, 9000, dtype=torch.double)
+    lengths = torch.tensor([9000, 4321, 2000])
+    together, _ = backbone(samples, lengths=lengths)
+    for row, length in enumerate(lengths):
+        alone, _ = backbone(samples[row : row + 1, :length])
+        assert together.lengths[row] == alone.logits.shape[1]
+        torch.testing.assert_close(together.logits[row, : together.lengths[row]], alone.logits[0])
+
+
+def test_a_frame_is_thirty_milliseconds() -> None:
+    assert make().frame_s == pytest.approx(0.03)
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(ConfigError, match="0 symbols"):
+        Backbone(BackboneConfig())
+    with pytest.raises(InputError):
+        make()(torch.full((1, 4000), torch.nan, dtype=torch.double))
