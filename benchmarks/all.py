@@ -8,6 +8,7 @@ from results import table, write_section
 QUESTIONS = {
     "recurrent": "Speed: recurrent layers against torch.nn",
     "attention": "Speed: attention layers against torch.nn",
+    "features": "Speed: features against torchaudio",
     "search": "Speed: search against other decoders, and batched against one by one",
 }
 

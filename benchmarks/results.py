@@ -38,7 +38,8 @@ def shown(value: Any) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Rows of equal or different keys as a Markdown table."""
+    """Rows of equal or different keys as a Markdown table; a row without a target has nothing to meet."""
+    rows = [{key: value for key, value in row.items() if key != "met" or row.get("target") is not None} for row in rows]
     columns = list(dict.fromkeys(key for row in rows for key in row))
     lines = [columns, ["---"] * len(columns), *([shown(row.get(column)) for column in columns] for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

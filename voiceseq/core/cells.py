@@ -6,6 +6,7 @@ In the equations ``wx`` stands for ``W_ih x + b_ih``, which one product makes fo
 ``self.recur(h)`` for ``W_hh h + b_hh``.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -87,14 +88,6 @@ class Cell(nn.Module):
         outputs, h = self.kernel(frames, state[None], weights, True, 1, 0.0, self.training, False, True)
         return outputs, h[0] if mask is None else last_valid(outputs, mask)
 
-    def fast_both(self, backward: "Cell", frames: Tensor) -> tuple[Tensor, list[CellState]]:
-        """This cell forward and another one backward over full rows, in one call that copies nothing to turn time."""
-        start = frames.new_zeros(2, frames.shape[0], self.hidden_size)
-        state = start if self.state_tensors == 1 else (start, start)
-        weights = self.kernel_weights() + backward.kernel_weights()
-        outputs, *final = self.kernel(frames, state, weights, True, 1, 0.0, self.training, True, True)
-        return outputs, list(final[0]) if self.state_tensors == 1 else list(zip(*final, strict=True))
-
     def padded_inputs(self, frames: Tensor, mask: Tensor | None) -> tuple[Tensor, list[Tensor]]:
         """The kernel's frames and weights, with one more input that is 1 in the padding and pushes the gates there."""
         weights = self.kernel_weights()
@@ -106,6 +99,23 @@ class Cell(nn.Module):
 
     def kernel_weights(self) -> list[Tensor]:
         return [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
+
+
+def fast_stack(
+    cells: Sequence["Cell"], frames: Tensor, state: Sequence[CellState], bidirectional: bool
+) -> tuple[Tensor, list[CellState]]:
+    """Several layers (and both directions of each) over full rows in one call of torch's kernel: the least copying.
+
+    ``cells`` and ``state`` come layer by layer, forward before backward; so do the states that are returned.
+    """
+    first, given = cells[0], list[Any](state)
+    weights = [weight for cell in cells for weight in cell.kernel_weights()]
+    layers = len(cells) // (2 if bidirectional else 1)
+    one = first.state_tensors == 1
+    start = torch.stack(given) if one else tuple(torch.stack(part) for part in zip(*given, strict=True))
+    outputs, *final = first.kernel(frames, start, weights, True, layers, 0.0, first.training, bidirectional, True)
+    parts = [[tensor[index] for index in range(len(cells))] for tensor in final]
+    return outputs, parts[0] if one else list(zip(*parts, strict=True))
 
 
 def last_valid(outputs: Tensor, mask: Tensor) -> Tensor:

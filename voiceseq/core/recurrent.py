@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from voiceseq.core.cells import CELLS, CellState
+from voiceseq.core.cells import CELLS, CellState, fast_stack
 from voiceseq.core.masks import (
     START_ANEW,
     check_dtype,
@@ -106,7 +106,11 @@ class Recurrent(nn.Module):
             self._check_state(state, frames.shape[0])
             # One NaN here and a gated network is deaf for ever.
             check_finite(torch.cat(nest_tensors(state)), "the state", START_ANEW)
-        states: list[CellState] = []
+        between = self.norms is not None or self.residual or (self.dropout and self.training)
+        if self.fast and mask is None and not between:
+            outputs, states = self._stack(0, len(self.cells), frames, state)
+            return outputs, tuple(states)
+        states = []
         for layer in range(self.layers):
             outputs, new = self._layer(layer, frames, state, lengths, mask)
             frames = self._finish_layer(layer, frames, outputs)
@@ -161,13 +165,16 @@ class Recurrent(nn.Module):
         """One layer, both directions: outputs ``(batch, time, output_size)`` and the state of each direction."""
         first = layer * self.directions
         if self.bidirectional and self.fast and mask is None:
-            cell: Any = self.cells[first]
-            return cell.fast_both(self.cells[first + 1], frames)
+            return self._stack(first, first + 2, frames, state)
         outputs, new = self._run(first, frames, state, mask)
         if not self.bidirectional:
             return outputs, [new]
         backward, new_backward = self._run(first + 1, _reverse(frames, lengths), state, mask)
         return torch.cat((outputs, _reverse(backward, lengths)), -1), [new, new_backward]
+
+    def _stack(self, first: int, end: int, frames: Tensor, state: State) -> tuple[Tensor, list[CellState]]:
+        cells: Any = self.cells[first:end]
+        return fast_stack(list(cells), frames, state[first:end], self.bidirectional)
 
     def _run(self, index: int, frames: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, CellState]:
         cell: Any = self.cells[index]

@@ -27,11 +27,17 @@ def write_bundle(task: SequenceTask, config: DictConfig, metrics: dict[str, floa
 
 
 def portable_settings(config: DictConfig) -> dict[str, Any]:
-    """What the run was configured with, less what belongs to this machine: paths become file names."""
+    """What the run was configured with, each setting once, less what belongs to this machine: paths become names."""
 
     def portable(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: portable(part) for key, part in value.items() if key not in ("runs", "resume")}
-        return Path(value).name if isinstance(value, str) and os.sep in value else value
+            return {key: portable(part) for key, part in value.items()}
+        return Path(value).name if isinstance(value, str) and _is_path(value) else value
 
-    return portable(OmegaConf.to_container(config, resolve=True))
+    settings = portable(OmegaConf.to_container(config, resolve=True))
+    task = {key: value for key, value in settings.get("task", {}).items() if key not in ("model", "optimiser")}
+    return {key: value for key, value in settings.items() if key not in ("runs", "resume")} | {"task": task}
+
+
+def _is_path(value: str) -> bool:
+    return os.sep in value and (value.startswith((os.sep, ".", "~")) or Path(value).exists())
