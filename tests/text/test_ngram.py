@@ -169,6 +169,36 @@ def test_no_unknown_word_in_the_file(tmp_path):
     assert read_arpa(path).score(["dog"], end=False)[0] == pytest.approx(math.log(10) * (-0.30 - 1.5))
 
 
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+@pytest.mark.parametrize("boundaries", [True, False])
+def test_all_positions_at_once_give_what_the_automaton_gives(order, boundaries, tmp_path):
+    rng = random.Random(10 + order)
+    random_model(tmp_path / "m.arpa", rng, words=8, order=order)
+    model = read_arpa(tmp_path / "m.arpa")
+    texts = [[f"w{rng.randrange(10)}" for _ in range(rng.randrange(9))] for _ in range(40)] + [[], ["w0"]]
+    one_by_one = [score for text in texts for score in model.score(text, begin=boundaries, end=boundaries)]
+    assert model.log_probs(iter(texts), boundaries).tolist() == pytest.approx(one_by_one, abs=1e-9)
+    assert model.perplexity(texts, boundaries) == pytest.approx(math.exp(-sum(one_by_one) / len(one_by_one)))
+    assert len(model.log_probs([], boundaries)) == 0
+
+
+def test_no_event_has_no_perplexity(small):
+    model = read_arpa(small)
+    for texts, boundaries in (([], True), ([[], []], False)):
+        with pytest.raises(InputError, match="at least one event"):
+            model.perplexity(texts, boundaries)
+    with pytest.raises(InputError, match="a string came"):
+        model.log_probs("the cat")
+
+
+@pytest.mark.parametrize("word", ["", " ", "new\nline", "a\tb", "\0"])
+def test_words_that_a_file_cannot_say(word, small, tmp_path):
+    model = read_arpa(small)
+    with pytest.raises(InputError, match="cannot stand in an ARPA file"):
+        write_arpa(NgramModel([*model.words[:-1], word], model.orders), tmp_path / "m.arpa")
+    assert not (tmp_path / "m.arpa").exists()
+
+
 def test_spellings(small):
     model = read_arpa(small)
     spelt = model.spellings(list("_thecas"))

@@ -30,6 +30,13 @@ def test_plateau_goes_down_after_patience_without_a_best() -> None:
     assert factors == [1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25, 0.25, 0.2]
 
 
+def test_a_new_best_starts_the_waiting_anew() -> None:
+    schedule = Schedule("plateau", patience=2, decay=0.5)
+    for metric in [3.0, 4.0, 2.0, 4.0]:
+        schedule.observe(metric)
+    assert schedule.factor(0, 1) == 1.0
+
+
 def test_plateau_of_a_score_that_should_rise_remembers_itself() -> None:
     schedule = Schedule("plateau", patience=1, mode="max", floor=0.0)
     schedule.observe(0.5)

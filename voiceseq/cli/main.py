@@ -38,15 +38,22 @@ COMMANDS = {
     "train": Command(
         "voiceseq.cli.train",
         "train a model and leave a bundle",
-        "voiceseq train experiment=shakespeare",
+        "voiceseq train experiment=dates",
         raw=True,
     ),
     "generate": Command(
         "voiceseq.cli.generate",
-        "write on from a beginning, character by character",
+        "write on from a beginning",
         'voiceseq generate "ROMEO:"',
         bundle="shakespeare",
         recipe="voiceseq train experiment=shakespeare data.train=TEXT data.validation=null",
+    ),
+    "dates": Command(
+        "voiceseq.cli.dates",
+        "read dates as people write them: ISO dates, a line each",
+        'voiceseq dates "July 20th 1969"',
+        bundle="dates",
+        recipe="voiceseq train experiment=dates",
     ),
     "prepare": Command(
         "voiceseq.cli.prepare",

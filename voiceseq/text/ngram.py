@@ -8,7 +8,7 @@ The numbers live in arrays, one set an order (`Grams`), and are compiled once in
 
 import gzip
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -22,6 +22,7 @@ from voiceseq.errors import InputError
 
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 LN10 = math.log(10.0)
+SPACES = frozenset(" \t\n\r\v\f\0")
 MISSING_UNKNOWN = -100.0  # log10, for a file without <unk>: possible, and never worth it
 
 
@@ -54,6 +55,10 @@ class NgramModel:
         return len(self.orders)
 
     @cached_property
+    def _states(self) -> "_States":
+        return _States(self)
+
+    @cached_property
     def table(self) -> NgramTable:
         """The automaton for the searches."""
         return _compile(self)
@@ -66,6 +71,44 @@ class NgramModel:
             log_prob, state = self.advance(state, word)
             scores.append(log_prob)
         return scores
+
+    def log_probs(self, sequences: Iterable[Sequence[str]], boundaries: bool = True) -> Floats:
+        """``(events,)``: what `score` gives for each sequence in turn, for long texts: all positions at once.
+
+        An event is a word or, with ``boundaries``, the ``</s>`` behind a sequence. Without, a sequence is a piece of
+        running text whose first word stands in no context.
+        """
+        word, place = self._symbols(sequences, boundaries)
+        log_prob = np.concatenate([np.zeros(1), *(grams.log_prob for grams in self.orders)])
+        backoff = np.concatenate([np.zeros(1), *(grams.backoff for grams in self.orders)])
+        total, gram = np.zeros(len(word)), np.zeros(len(word), np.int64)
+        for n in range(self.order):
+            # the context of n words: the n-gram that ended one word earlier, -1 where there is none such
+            context = np.where(place >= n, np.roll(gram, 1), -1)
+            gram = self._states.follow(n, context, word)
+            total = np.where(gram >= 0, log_prob[gram], total + np.where(context >= 0, backoff[context], 0.0))
+        return total[place > 0] if boundaries else total
+
+    def perplexity(self, sequences: Iterable[Sequence[str]], boundaries: bool = True) -> float:
+        """``exp(-mean log p)`` over the events of `log_probs`. Raises InputError when there are none."""
+        log_probs = self.log_probs(sequences, boundaries)
+        if not len(log_probs):
+            raise InputError("a text without words came; perplexity wants at least one event")
+        return float(np.exp(-log_probs.mean()))
+
+    def _symbols(self, sequences: Iterable[Sequence[str]], boundaries: bool) -> tuple[Ints, Ints]:
+        """The words of all sequences, and how many come before each in its own."""
+        if isinstance(sequences, str):
+            raise InputError("a string came; a list of sequences was wanted, e.g. [line.split() for line in text]")
+        begin, end, unknown = (self.index[word] for word in (BEGIN, END, UNKNOWN))
+        words: list[int] = []
+        starts: list[int] = []
+        for sequence in sequences:
+            starts.append(len(words))
+            inner = [self.index.get(word, unknown) for word in sequence]
+            words += [begin, *inner, end] if boundaries else inner
+        lengths = np.diff([*starts, len(words)])
+        return np.array(words, np.int64), np.arange(len(words)) - np.repeat(np.array(starts, np.int64), lengths)
 
     def advance(self, state: int, word: int) -> tuple[float, int]:
         """One step of the automaton: log p(word | state) and the next state."""
@@ -96,27 +139,35 @@ class NgramModel:
 
 
 class _States:
-    """State numbers of contexts: 0 the empty one, then the n-grams of each order below the highest."""
+    """Numbers of n-grams: 0 the empty one, then order by order. Those below the highest are the automaton's states."""
 
     def __init__(self, model: NgramModel) -> None:
         self.words = len(model.words)
-        self.keys: list[Ints] = []  # of order n: context state * words + last word, sorted
+        self.keys: list[Ints] = []  # of order n: number of the context * words + last word, sorted
         self.numbers: list[Ints] = []
-        self.count = 1
-        for grams in model.orders[:-1]:
-            key = self.find(grams.words[:, :-1]) * self.words + grams.words[:, -1]
+        for grams in model.orders:
+            self.count = 1 + sum(map(len, self.keys))  # of states, when the loop is at the highest order
+            context = self.find(grams.words[:, :-1])
+            if (context < 0).any():
+                raise InputError("an n-gram's context is no n-gram itself; list every context with its own probability")
+            key = context * self.words + grams.words[:, -1]
             sort = np.argsort(key)
             self.keys.append(key[sort])
             self.numbers.append(self.count + sort)
-            self.count += len(key)
+
+    def follow(self, order: int, context: Ints, word: Ints) -> Ints:
+        """The number of the n-gram ``context word``, -1 where there is none; the context has ``order`` words."""
+        if not len(self.keys[order]):
+            return np.full(len(word), -1)
+        key = context * self.words + word
+        place = np.searchsorted(self.keys[order], key).clip(max=len(self.keys[order]) - 1)
+        return np.where((context >= 0) & (self.keys[order][place] == key), self.numbers[order][place], -1)
 
     def find(self, words: NDArray[np.int32]) -> Ints:
-        """``(count, order)`` -> the state of each n-gram, -1 where it is none."""
+        """``(count, order)`` -> the number of each n-gram, -1 where it is none."""
         state = np.zeros(len(words), dtype=np.int64)
-        for column, keys, numbers in zip(words.T, self.keys, self.numbers, strict=False):
-            key = state * self.words + column
-            place = np.searchsorted(keys, key).clip(max=len(keys) - 1)
-            state = np.where((state >= 0) & (keys[place] == key), numbers[place], -1)
+        for order, column in enumerate(words.T):
+            state = self.follow(order, state, column)
         return state
 
     def longest(self, words: NDArray[np.int32]) -> Ints:
@@ -124,16 +175,14 @@ class _States:
         state = np.zeros(len(words), dtype=np.int64)
         for first in reversed(range(words.shape[1])):
             found = self.find(words[:, first:])
-            state = np.where(found >= 0, found, state)
+            state = np.where((found >= 0) & (found < self.count), found, state)
         return state
 
 
 def _compile(model: NgramModel) -> NgramTable:
     """Each n-gram is an arc from its context to its longest suffix that is a context."""
-    states, below = _States(model), model.orders[:-1]
+    states, below = model._states, model.orders[:-1]
     source = np.concatenate([states.find(grams.words[:, :-1]) for grams in model.orders])
-    if (source < 0).any():
-        raise InputError("an n-gram's context is no n-gram itself; list every context with its own probability")
     word = np.concatenate([grams.words[:, -1] for grams in model.orders]).astype(np.int64)
     log_prob = np.concatenate([grams.log_prob for grams in model.orders])
     target = [states.longest(grams.words) for grams in below] + [states.longest(model.orders[-1].words[:, 1:])]
@@ -267,7 +316,13 @@ class _ArpaReader:
 
 
 def write_arpa(model: NgramModel, path: str | Path) -> None:
-    """Write the model as an ARPA file, gzipped where the name ends in ``.gz``."""
+    """Write the model as an ARPA file, gzipped where the name ends in ``.gz``.
+
+    Raises InputError for a word that is empty or holds white space, which the format cannot say.
+    """
+    wrong = [word for word in model.words if not word or not SPACES.isdisjoint(word)]
+    if wrong:
+        raise InputError(f"the word {wrong[0]!r} cannot stand in an ARPA file; train with another symbol in its place")
     path = Path(path)
     with gzip.open(path, "wt", encoding="utf-8") if path.suffix == ".gz" else open(path, "w", encoding="utf-8") as file:
         file.write("\\data\\\n")
