@@ -4,12 +4,14 @@ import pytest
 
 import voiceseq
 from voiceseq.bundles import load_bundle, shipped_bundles, verify_bundle
+from voiceseq.datasets.dates import date_pair
+from voiceseq.inference.dates import read_dates
 
 NAMES = sorted(shipped_bundles())
 
 
 def test_something_ships() -> None:
-    assert "shakespeare" in NAMES
+    assert {"dates", "shakespeare"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -34,3 +36,37 @@ def test_shakespeare_prefers_shakespeare() -> None:
     assert len(text) == 200
     assert text == model.generate(["ROMEO:"], 200, temperature=0.5, seed=1)[0]
     assert sum(text.count(word) for word in (" the ", " and ", " to ", " of ", " I ", " my ")) >= 3
+
+
+def test_dates_are_read_in_formats_that_were_held_out_of_training() -> None:
+    pairs = [date_pair(78_000_000, number, held_out=True) for number in range(400)]
+    read = read_dates(voiceseq.load("dates"), [text for text, _ in pairs])
+    assert sum(reading.date == meant for reading, (_, meant) in zip(read, pairs, strict=True)) >= 396
+
+
+@pytest.mark.parametrize(
+    ("meant", "written"),
+    [
+        (
+            "1969-07-20",
+            "July 20th 1969|Sunday, July 20, 1969|20-Jul-1969|Jul 20, '69|20/7/1969|7/20/1969|19690720|20.VII.1969|"
+            "SUNDAY 20TH JULY 1969|the 20th day of July in the year 1969|July twentieth, nineteen sixty-nine",
+        ),
+        ("1564-04-23", "23 April, 1564|the twenty-third of April 1564|1564, April 23rd|Thu 23 Apr. 1564|23.4.1564"),
+        (
+            "1999-12-31",
+            "31st December '99|Dec-31-1999|1999 Dec 31, Fri|31 of December of 1999|In 1999, on December 31st",
+        ),
+        (
+            "2001-05-01",
+            "the first of May, two thousand and one|May 1 2001|1st may, 2001|on Tuesday the 1st of May 2001",
+        ),
+        (
+            None,
+            "30 February 2023|2023-02-30|32 January 2020|31 April 1999|hello|not a date|20 July|1969|12345|日本",
+        ),
+    ],
+)
+def test_dates_are_read_as_somebody_wrote_them_by_hand(meant: str | None, written: str) -> None:
+    for reading in read_dates(voiceseq.load("dates"), written.split("|")):
+        assert reading.date == meant, reading
