@@ -24,7 +24,7 @@ def plot_attention(weights: Tensor, source: Sequence[str], target: Sequence[str]
     axes.set_xlabel("read")
     axes.set_ylabel("written")
     figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02, label="weight")
-    figure.savefig(path)
+    figure.savefig(path, bbox_inches="tight")
     return Path(path)
 
 
