@@ -1,5 +1,7 @@
 """What ships: whole, small, with its licence, and at work."""
 
+import re
+
 import pytest
 
 import voiceseq
@@ -25,7 +27,7 @@ def test_a_shipped_bundle_is_whole_small_and_licensed(name: str) -> None:
     assert bundle.licence
     assert all(source["licence"] for source in bundle.training["data"])
     assert "licence" in bundle.card.lower()
-    assert not any(mark in str(bundle.training) + bundle.card for mark in ("/home/", "/root/", "/work/", "../"))
+    assert not re.search(r"\.\./|['\"\s]/\w+/", str(bundle.training) + bundle.card)  # no paths of a machine
 
 
 def test_shakespeare_prefers_shakespeare() -> None:
