@@ -1,11 +1,12 @@
 """Training the phone backbone: CTC over phones on transcribed speech."""
 
 import dataclasses
-from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+from lightning_utilities.core.rank_zero import rank_zero_warn
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -19,6 +20,8 @@ from voiceseq.models.backbone import Backbone, BackboneConfig
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
 from voiceseq.text.pronounce import PHONES, Pronunciation, read_dictionary
 from voiceseq.text.vocabulary import Vocabulary
+
+EDGE = 2  # frames that the analysis window takes from a clip
 
 
 class PhoneData(pl.LightningDataModule):
@@ -49,6 +52,8 @@ class PhoneData(pl.LightningDataModule):
             Path(name).parent.name: SpeechBatches(self._spoken(Path(folder) / name), rate, batch_s, seed)
             for name in validation
         }
+        if self.left_out:
+            rank_zero_warn(f"{self.left_out} clips were left out: unknown words, or too many phones for the time")
         self.steps_per_epoch, self.overfit = steps_per_epoch, overfit
         names = licences or [f"{Path(name).parent.name}: unknown" for name in train]
         self.sources = [dict(zip(("name", "licence"), name.split(": ", 1), strict=True)) for name in names]
@@ -73,14 +78,14 @@ class PhoneData(pl.LightningDataModule):
                 return None
             words.append(self.words[word][0])
         target = tuple(self.vocabulary.index(phone) for word in words for phone in word)
-        if not target or len(target) * 1.3 + 2 > clip.duration * self.frames_per_s:
-            return None
-        return target
+        repeats = sum(one == next_one for one, next_one in pairwise(target))  # CTC wants a blank between equals
+        fits = len(target) + repeats + EDGE <= clip.duration * self.frames_per_s
+        return target if target and fits else None
 
     def train_dataloader(self) -> DataLoader[Any]:
         if self.trainer.world_size > 1:  # type: ignore[union-attr]
             raise ConfigError("this data is not shared among processes yet; train with trainer.devices=1")
-        return training_loader(partial(self.batches), self.steps_per_epoch, overfit=self.overfit)
+        return training_loader(self.batches, self.steps_per_epoch, overfit=self.overfit)
 
     def val_dataloader(self) -> DataLoader[Any]:
         batches = [(name, batch) for name, part in self.held_out.items() for batch in part.whole()]
@@ -101,7 +106,7 @@ class PhoneTask(SequenceTask):
     def loss(self, batch: SpeechBatch) -> tuple[Tensor, int, dict[str, float]]:
         output, _ = self.network(batch.samples, lengths=batch.lengths)
         log_probs = output.logits.float().log_softmax(-1)
-        loss = ctc_loss(log_probs, batch.targets, output.lengths, batch.target_lengths, impossible="skip")
+        loss = ctc_loss(log_probs, batch.targets, output.lengths, batch.target_lengths)
         return loss.loss, len(batch.lengths), {}
 
     def on_validation_epoch_start(self) -> None:
