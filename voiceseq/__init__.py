@@ -8,9 +8,10 @@ Everything is imported when first asked for, so ``import voiceseq`` costs nothin
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from voiceseq.bundles import Bundle as Bundle
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from voiceseq.errors import InputError as InputError
     from voiceseq.errors import MissingDependencyError as MissingDependencyError
     from voiceseq.errors import VoiceseqError as VoiceseqError
+    from voiceseq.inference.detector import Detector as Detector
+    from voiceseq.inference.detector import Event as Event
 
 __version__ = "0.1.0"
 
@@ -33,7 +36,9 @@ __version__ = "0.1.0"
 KINDS = {
     "backbone": "voiceseq.inference.phones:PhoneRecogniser",
     "language-model": "voiceseq.inference.language:LanguageModel",
+    "pronouncer": "voiceseq.inference.pronounce:Pronouncer",
     "transducer": "voiceseq.inference.transduce:Transducer",
+    "trigger": "voiceseq.inference.detector:Detector",
 }
 
 _BUNDLES = ("Bundle", "export_bundle", "load_bundle", "save_bundle", "shipped_bundles", "verify_bundle")
@@ -42,19 +47,25 @@ _ERRORS = (
     *("InputError", "MissingDependencyError", "VoiceseqError"),
 )
 _HOMES = dict.fromkeys(_BUNDLES, "voiceseq.bundles") | dict.fromkeys(_ERRORS, "voiceseq.errors")
+_HOMES |= dict.fromkeys(("Detector", "Event"), "voiceseq.inference.detector")
 
-__all__ = ["KINDS", "__version__", "load", *_BUNDLES, *_ERRORS]
+__all__ = ["KINDS", "Detector", "Event", "__version__", "load", *_BUNDLES, *_ERRORS]
 
 
-def load(name_or_path: str | Path) -> Any:
+def load(name_or_path: str | Path | Sequence[str | Path]) -> Any:
     """Open a bundle and return the object that uses it: a shipped name, a folder or a ``.zip``.
 
+    A list of wake words' bundles gives one detector of all their words.
     Raises BundleError when there is no such bundle, or it is damaged, foreign, or of a kind that this version lacks.
     """
     from voiceseq.bundles import load_bundle
     from voiceseq.errors import BundleError
 
-    bundle = load_bundle(name_or_path)
+    if isinstance(name_or_path, list | tuple):
+        from voiceseq.inference.detector import Detector
+
+        return Detector.of(name_or_path)
+    bundle = load_bundle(cast("str | Path", name_or_path))
     if bundle.kind not in KINDS:
         raise BundleError(
             f"{bundle.path} is a {bundle.kind!r}; voiceseq {__version__} opens {', '.join(sorted(KINDS))}: "

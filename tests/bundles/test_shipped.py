@@ -13,7 +13,7 @@ NAMES = sorted(shipped_bundles())
 
 
 def test_something_ships() -> None:
-    assert {"dates", "shakespeare"} <= set(NAMES)
+    assert {"dates", "pronounce-en", "shakespeare"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -72,3 +72,16 @@ def test_dates_are_read_in_formats_that_were_held_out_of_training() -> None:
 def test_dates_are_read_as_somebody_wrote_them_by_hand(meant: str | None, written: str) -> None:
     for reading in read_dates(voiceseq.load("dates"), written.split("|")):
         assert reading.date == meant, reading
+
+
+def test_wake_words_are_said_right_without_a_dictionary() -> None:
+    said = {
+        "computer": "K AH M P Y UW T ER",
+        "Alexa": "AH L EH K S AH",
+        "snowboy": "S N OW B OY",
+        "smart mirror": "S M AA R T M IH R ER",
+        "view glass": "V Y UW G L AE S",
+        "marvin": "M AA R V IH N",
+    }
+    ways = voiceseq.load("pronounce-en").pronounce(list(said), n_best=3, dictionary={})
+    assert [" ".join(first) for first, *_ in ways] == list(said.values())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chimes import make_chimes
 
 from voiceseq.audio.files import write_audio
 from voiceseq.datasets.manifest import Clip, write_manifest
@@ -37,6 +38,17 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_manifest(folder / "m.jsonl", clips)
     (folder / "words.dict").write_text("hello HH AH0 L OW1\nmoon M UW1 N\n")
     return folder
+
+
+@pytest.fixture(scope="session")
+def chimes(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Settings of a wake-word experiment on tones, without a trained backbone."""
+    folder = make_chimes(tmp_path_factory.mktemp("chimes"))
+    return [
+        *(f"data.folder={folder}", "data.positives=[words.jsonl]", "data.speech=[talk.jsonl]"),
+        *("data.noises=[noise.jsonl]", "data.batch=4", "data.validation=8", "data.workers=0", "data.clips.seconds=3"),
+        *("task.backbone=null", "task.freeze=false"),
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -25,6 +26,7 @@ from voiceseq.training.run import build, build_trainer, resume_config, train
 
 VOICESEQ = [sys.executable, "-m", "voiceseq"]
 EXAMPLE = ROOT / "docs" / "example"
+WAKE_WORDS = ("alexa", "computer", "jarvis", "marvin", "six-words", "smart-mirror", "snowboy", "view-glass")
 
 
 def losses(run: Path, column: str = "train/loss") -> list[float]:
@@ -34,15 +36,28 @@ def losses(run: Path, column: str = "train/loss") -> list[float]:
 
 
 @pytest.mark.parametrize("name", experiments())
-def test_every_experiment_runs_through(name: str, tmp_path: Path, sea: Path, talk: Path) -> None:
+def test_every_experiment_runs_through(name: str, tmp_path: Path, sea: Path, talk: Path, chimes: list[str]) -> None:
     """On a text or recordings of our own where they are wanted, so that it is proven on every machine."""
     text = [f"data.train={sea}", "data.validation=null", "data.batch=4"]
     speech = [f"data.folder={talk}", "data.train=[m.jsonl]", "data.validation=[m.jsonl]"]
-    speech += [f"data.dictionary={talk / 'words.dict'}", "data.batch_s=5"]
-    own = {"dates": [], "backbone": speech}.get(name, text)
+    speech += [f"data.dictionaries=[{talk / 'words.dict'}]", "data.batch_s=5", "augment.noise.probability=0"]
+    words = [f"data.dictionary={talk / 'words.dict'}", "data.common=null", "data.held_out=0.2", "data.batch=4"]
+    own = {"dates": [], "backbone": speech, **dict.fromkeys(WAKE_WORDS, chimes), "pronounce": words}.get(name, text)
     run = train(compose_config([f"experiment={name}", "debug=fast", f"runs={tmp_path}", *own]))
     assert math.isfinite(run.metrics["val/loss"])
     assert voiceseq.load(run.bundle)
+
+
+@pytest.mark.parametrize("model", ["trigger_plain", "trigger_convolution", "trigger_transformer"])
+def test_every_detector_trains_and_listens(model: str, tmp_path: Path, chimes: list[str]) -> None:
+    """Six words in one network, and what comes out of training listens."""
+    settings = ["experiment=six-words", f"model={model}", "task.loss.kind=maxpool", "debug=fast", f"runs={tmp_path}"]
+    run = train(compose_config([*settings, *chimes]))
+    assert 0 <= run.metrics["val/misses"] <= 100
+    detector = voiceseq.load(run.bundle)
+    assert detector.words == ("alexa", "computer", "jarvis", "smart mirror", "snowboy", "view glass")
+    times, scores = detector.scores(np.zeros(16_000, np.float32), 16_000)
+    assert scores.shape == (len(times), 6)
 
 
 def test_the_bundle_says_what_training_measured(small: list[str], tmp_path: Path) -> None:

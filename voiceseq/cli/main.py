@@ -41,6 +41,16 @@ COMMANDS = {
         "voiceseq train experiment=dates",
         raw=True,
     ),
+    "listen": Command(
+        "voiceseq.cli.listen",
+        "hear wake words: live from the microphone, or in files",
+        "voiceseq listen --model alexa",
+    ),
+    "wakeword": Command(
+        "voiceseq.cli.wakeword",
+        "make a wake word from a typed phrase, record people who say it, make it better",
+        'voiceseq wakeword new "hey luna"',
+    ),
     "generate": Command(
         "voiceseq.cli.generate",
         "write on from a beginning",
@@ -55,10 +65,27 @@ COMMANDS = {
         bundle="dates",
         recipe="voiceseq train experiment=dates",
     ),
+    "pronounce": Command(
+        "voiceseq.cli.pronounce",
+        "tell how words are said: CMU's phones, a line each",
+        'voiceseq pronounce "hey luna"',
+        bundle="pronounce-en",
+        recipe="voiceseq train experiment=pronounce data.dictionary=CMUDICT data.common=null",
+    ),
+    "evaluate": Command(
+        "voiceseq.cli.evaluate",
+        "measure a bundle on recordings it has not learned from: report.json and plots",
+        "voiceseq evaluate alexa --manifest words.jsonl --negatives speech.jsonl --conditions clean,10db --out report",
+    ),
     "prepare": Command(
         "voiceseq.cli.prepare",
         "make a manifest of recordings: your own folder or table, or a public corpus",
         "voiceseq prepare folder recordings/ -o manifest.jsonl",
+    ),
+    "voices": Command(
+        "voiceseq.cli.voices",
+        "list the synthesiser voices on this machine, and how to get more",
+        "voiceseq voices",
     ),
     "bundle": Command(
         "voiceseq.cli.bundle",

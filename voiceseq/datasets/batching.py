@@ -81,7 +81,8 @@ def training_loader(make: Callable[[int], Any], steps: int, workers: int = 0, ov
     if steps < 1:
         raise InputError(f"an epoch of {steps} steps was asked for; give data.steps_per_epoch of 1 or more")
     batches = StepBatches((lambda step: make(0)) if overfit else make)
-    return DataLoader(batches, sampler=EpochSteps(steps), batch_size=None, num_workers=workers)
+    kept = workers > 0  # what a worker has decoded stays with it
+    return DataLoader(batches, sampler=EpochSteps(steps), batch_size=None, num_workers=workers, persistent_workers=kept)
 
 
 def own_share(rows: list[int], rank: int, world: int) -> list[int]:

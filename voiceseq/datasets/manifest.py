@@ -13,6 +13,7 @@ the manifest.
 
 import contextlib
 import gzip
+import hashlib
 import json
 import math
 import os
@@ -284,3 +285,9 @@ def _way(parent: str, folder: str) -> str:
         return os.path.relpath(real, folder)
     except ValueError:  # another drive
         return real
+
+
+def held_out(speaker: str | None, share: float) -> bool:
+    """Whether this speaker is one of the ``share`` kept for tests: decided by the name alone, so always the same."""
+    digest = hashlib.sha256(f"voiceseq:{speaker}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64 < share

@@ -1,6 +1,6 @@
 """Batches of recordings: clips of about equal length together, the same for the same seed and step."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,11 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from voiceseq.audio.augment import Augmented, Augmenter
 from voiceseq.audio.files import read_clip
 from voiceseq.datasets.batching import shuffled_rows, step_generator
 from voiceseq.datasets.manifest import Clip
 from voiceseq.datasets.pairs import pad
+from voiceseq.datasets.teachers import Lessons
 from voiceseq.errors import InputError
+
+
+class Lesson(NamedTuple):
+    """What a teacher heard: ``frames (batch, n, size)`` at ``times (batch, n)`` seconds; NaN times are padding."""
+
+    times: Tensor
+    frames: Tensor
 
 
 class SpeechBatch(NamedTuple):
@@ -22,6 +31,8 @@ class SpeechBatch(NamedTuple):
     lengths: Tensor
     targets: Tensor
     target_lengths: Tensor
+    lesson: Lesson | None = None
+    augmented: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,11 +43,24 @@ class Spoken:
     target: tuple[int, ...]
 
 
-Augment = Callable[[np.ndarray, torch.Generator], np.ndarray]
+@dataclass(frozen=True)
+class Hardening:
+    """How clips are made harder: ``share`` of the batches is augmented, none before step ``start``.
+
+    Until ``start`` only the shortest third of the clips is drawn: a CTC network that starts on long or spoilt
+    recordings finds that saying nothing is best, and stays there.
+    """
+
+    augmenter: Augmenter
+    share: float = 0.5
+    start: int = 0
 
 
 class SpeechBatches:
-    """Batches of at most ``seconds`` of audio, made of clips that are alike in length, in a new mixture each pass."""
+    """Batches of at most ``seconds`` of audio, made of clips that are alike in length, in a new mixture each pass.
+
+    Recordings are decoded once and kept as 16-bit samples (115 MB an hour of speech).
+    """
 
     def __init__(
         self,
@@ -44,7 +68,8 @@ class SpeechBatches:
         sample_rate: int,
         seconds: float,
         seed: int,
-        augment: Augment | None = None,
+        hardening: Hardening | None = None,
+        lessons: Lessons | None = None,
     ) -> None:
         if not spoken:
             raise InputError("no clips to train on: is the manifest empty, or was every text left out?")
@@ -54,7 +79,8 @@ class SpeechBatches:
                 f"a clip of {longest:.1f} s does not fit into a batch of {seconds} s: cut it or raise that"
             )
         self.spoken, self.sample_rate, self.seconds = list(spoken), sample_rate, seconds
-        self.seed, self.augment = seed, augment
+        self.seed, self.hardening, self.lessons = seed, hardening, lessons
+        self._decoded: dict[int, np.ndarray] = {}
         self._passes: dict[int, list[list[int]]] = {}
         self.per_pass = len(self._batches(0))
 
@@ -62,28 +88,55 @@ class SpeechBatches:
         """The batch of this step. A pass has as many batches as the first one, so that a step finds its pass."""
         number, place = divmod(step, self.per_pass)
         batches = self._batches(number)
+        hard = self.hardening
+        if hard is not None and step < hard.start:
+            batches = batches[: -(-len(batches) // 3)]
         order = shuffled_rows(0, len(batches), len(batches), self.seed + number)
-        return self.load(batches[order[place % len(batches)]], number)
+        rows = batches[order[place % len(batches)]]
+        chance = float(torch.rand((), generator=step_generator(self.seed, step, 11)))
+        return self.load(rows, number, augmented=hard is not None and step >= hard.start and chance < hard.share)
 
-    def load(self, rows: Sequence[int], number: int = 0) -> SpeechBatch:
+    def load(self, rows: Sequence[int], number: int = 0, augmented: bool = False) -> SpeechBatch:
         """Read the clips of these rows, augmented as pass ``number`` says."""
-        waves = [self._read(row, number) for row in rows]
-        lengths = torch.tensor([len(wave) for wave in waves])
-        samples = torch.zeros(len(waves), int(lengths.max()))
-        for target, wave in zip(samples, waves, strict=True):
-            target[: len(wave)] = torch.from_numpy(wave)
+        heard = [self._hear(row, number, augmented) for row in rows]
+        lengths = torch.tensor([len(one.samples) for one in heard])
+        samples = torch.zeros(len(heard), int(lengths.max()))
+        for target, one in zip(samples, heard, strict=True):
+            target[: len(one.samples)] = torch.from_numpy(one.samples)
         targets, target_lengths = pad([self.spoken[row].target for row in rows])
-        return SpeechBatch(samples, lengths, targets, target_lengths)
+        lesson = self._lesson(rows, heard) if self.lessons is not None else None
+        return SpeechBatch(samples, lengths, targets, target_lengths, lesson, augmented)
 
     def whole(self) -> Iterator[SpeechBatch]:
         """Every clip once, as it is: for validation."""
         for rows in self._batches(0):
             yield self.load(rows)
 
-    def _read(self, row: int, number: int) -> np.ndarray:
-        clip = self.spoken[row].clip
-        wave = read_clip(clip.audio, clip.offset, clip.duration, self.sample_rate)
-        return wave if self.augment is None else self.augment(wave, step_generator(self.seed, number, row))
+    def _hear(self, row: int, number: int, augmented: bool) -> Augmented:
+        samples = self._read(row)
+        if not augmented or self.hardening is None:
+            return Augmented(samples)
+        return self.hardening.augmenter(samples, self.sample_rate, step_generator(self.seed, number, row))
+
+    def _read(self, row: int) -> np.ndarray:
+        if row not in self._decoded:
+            clip = self.spoken[row].clip
+            samples = read_clip(clip.audio, clip.offset, clip.duration, self.sample_rate)
+            self._decoded[row] = np.clip(np.round(samples * 32768), -32768, 32767).astype(np.int16)
+        return self._decoded[row].astype(np.float32) / 32768
+
+    def _lesson(self, rows: Sequence[int], heard: Sequence[Augmented]) -> Lesson:
+        """The teacher heard the clips as they were; its times are moved to where things are now."""
+        assert self.lessons is not None
+        found = [self.lessons[self.spoken[row].clip.id] for row in rows]
+        longest = max(len(times) for times, _ in found)
+        times = torch.full((len(rows), longest), torch.nan)
+        frames = torch.zeros(len(rows), longest, found[0][1].shape[1])
+        for place, ((at, taught), one) in enumerate(zip(found, heard, strict=True)):
+            delay_s = one.delay_samples / self.sample_rate
+            times[place, : len(at)] = torch.from_numpy(at) * one.time_scale + delay_s
+            frames[place, : len(at)] = torch.from_numpy(taught)
+        return Lesson(times, frames)
 
     def _batches(self, number: int) -> list[list[int]]:
         """Rows sorted by length with some noise (other neighbours each pass), cut where the seconds are full."""

@@ -1,4 +1,4 @@
-"""Training an encoder-decoder on pairs of texts: dates as people write them to ISO dates."""
+"""Training an encoder-decoder on pairs of texts, such as dates as people write them and ISO dates."""
 
 import dataclasses
 from functools import partial
@@ -29,6 +29,8 @@ class PairData(pl.LightningDataModule):
 
     ``validation`` names the lists of pairs to measure; the first, whose name is "", says which epoch is the best.
     """
+
+    kind = "transducer"  # of the bundle that is made of it
 
     def __init__(
         self, source: Vocabulary, target: Vocabulary, validation: dict[str, Pairs], steps_per_epoch: int, overfit: bool
@@ -97,7 +99,7 @@ class TransduceTask(SequenceTask):
     ) -> None:
         super().__init__(optimiser)
         self.network = seq2seq(dataclasses.replace(model, source=len(data.source), target=len(data.target)))
-        self.source, self.target, self.sources = data.source, data.target, data.sources
+        self.kind, self.source, self.target, self.sources = data.kind, data.source, data.target, data.sources
         self.label_smoothing, self.sampling = label_smoothing, sampling
         self.validation = list(data.validation)
 
@@ -128,4 +130,4 @@ class TransduceTask(SequenceTask):
         vocabularies = {"source": self.source.to_json(), "target": self.target.to_json()}
         decoding = {"beam": 4, "alpha": 0.0, "max_length": 40}
         config = dataclasses.asdict(self.network.config)
-        return BundleParts("transducer", config, vocabularies, decoding, self.sources)
+        return BundleParts(self.kind, config, vocabularies, decoding, self.sources)

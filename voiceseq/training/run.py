@@ -41,7 +41,7 @@ CHANGEABLE = (
 )
 
 # what Lightning says of itself to everybody, whatever the run
-_CHATTER = (".*treespec.*", ".*does not have many workers.*", ".*smaller than the logging interval.*")
+_CHATTER = (".*treespec.*", ".*no `val_dataloader`.*", ".*does not have many workers.*", ".*smaller than the logging interval.*")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def train(config: DictConfig, folder: Path | None = None) -> Run:
 
     Raises VoiceseqError (ConfigError for settings) for what the user can mend, KeyboardInterrupt on Ctrl-C.
     """
-    _quiet()
+    quiet()
     pl.seed_everything(config.seed, verbose=False)
     if config.threads:
         torch.set_num_threads(config.threads)
@@ -200,7 +200,8 @@ def build_trainer(config: DictConfig, task: SequenceTask, schedule: pl.Callback,
     )
 
 
-def _quiet() -> None:
+def quiet() -> None:
+    """Lightning talks of itself to everybody; whoever trains wants to hear of the training."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     for message in _CHATTER:

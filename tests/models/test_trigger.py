@@ -1,0 +1,125 @@
+"""The detector's network: one answer, whatever the cut into chunks and the company in the batch."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from voiceseq.errors import ConfigError, InputError
+from voiceseq.models.backbone import BackboneConfig
+from voiceseq.models.trigger import HEADS, PIECE, HeadConfig, TriggerConfig, TriggerNetwork
+
+BACKBONE = BackboneConfig(symbols=5, channels=8, size=12, layers=2, bottleneck=6)
+FRONTS = {"backbone": BACKBONE, "plain": None}
+
+
+def make(kind: str, front: str, layers: int = 2) -> TriggerNetwork:
+    torch.manual_seed(1)
+    config = TriggerConfig(("one", "two"), FRONTS[front], HeadConfig(kind, size=8, layers=layers), channels=8)
+    network = TriggerNetwork(config).double().eval()
+    for parameter in network.parameters():  # norms and biases too: what starts as 0 or 1 hides mistakes
+        torch.nn.init.normal_(parameter, std=0.4)
+    return network
+
+
+def sound(batch: int, samples: int) -> torch.Tensor:
+    return 0.1 * torch.randn(batch, samples, dtype=torch.double, generator=torch.Generator().manual_seed(2))
+
+
+def stream(network: TriggerNetwork, pieces: Any) -> torch.Tensor:
+    state, scores = None, []
+    for piece in pieces:
+        logits, state = network(piece, state)
+        scores.append(logits)
+    return torch.cat(scores, 1)
+
+
+everywhere = pytest.mark.parametrize(("kind", "front"), [(kind, front) for kind in HEADS for front in FRONTS])
+
+
+@everywhere
+@pytest.mark.parametrize("chunk", [1, 160, 777, 5000])
+def test_any_cut_gives_the_same_scores(kind: str, front: str, chunk: int) -> None:
+    network, samples = make(kind, front), sound(2, 400 if chunk == 1 else 21_000)
+    whole, _ = network(samples)
+    assert whole.shape == (2, 1 if chunk == 1 else 43, 2)  # every 480 samples, the first after 400
+    torch.testing.assert_close(stream(network, samples.split(chunk, 1)), whole)
+
+
+@given(cuts=st.lists(st.integers(0, 12_000), max_size=8), place=st.integers(0, 5))
+@settings(max_examples=20, deadline=None)
+def test_uneven_and_empty_chunks(cuts: list[int], place: int) -> None:
+    kind, front = [(kind, front) for kind in HEADS for front in FRONTS][place]
+    network, samples = make(kind, front, layers=1), sound(1, 12_000)
+    edges = [0, *sorted(cuts), 12_000]
+    pieces = [samples[:, first:last] for first, last in pairwise(edges)]
+    torch.testing.assert_close(stream(network, pieces), network(samples)[0])
+
+
+@everywhere
+def test_a_clip_is_heard_the_same_alone_and_in_company(kind: str, front: str) -> None:
+    network, samples = make(kind, front), sound(3, 9000)
+    lengths = torch.tensor([9000, 4321, 2000])
+    together, _ = network(samples, lengths=lengths)
+    for row, length in enumerate(lengths):
+        alone, _ = network(samples[row : row + 1, :length])
+        torch.testing.assert_close(together[row, : alone.shape[1]], alone[0])
+        assert bool((together[row, alone.shape[1] :] == 0).all())
+
+
+@everywhere
+def test_training_on_whole_clips_is_what_the_stream_says(kind: str, front: str) -> None:
+    """Longer than what a transformer sees and than the pieces it works in."""
+    network = make(kind, front)
+    frames = torch.randn(1, PIECE + 90, network.front.size, dtype=torch.double)
+    whole, _ = network.head(frames, None, torch.tensor([frames.shape[1]]))
+    torch.testing.assert_close(network.head(frames)[0], whole)
+
+
+@everywhere
+def test_the_past_is_all_in_the_state(kind: str, front: str) -> None:
+    """No state is a new stream, exactly; and the network keeps nothing for itself."""
+    network, samples = make(kind, front), sound(1, 8000)
+    first, state = network(samples)
+    other, _ = network(sound(1, 16_000)[:, 8000:], state)
+    assert torch.equal(network(samples)[0], first)
+    alone = network(sound(1, 16_000)[:, 8000:])[0]
+    assert not torch.allclose(other[:, : alone.shape[1]], alone)
+
+
+@everywhere
+def test_no_score_knows_the_future(kind: str, front: str) -> None:
+    network, samples = make(kind, front), sound(1, 8000)
+    frame = network.first_after(5000 / 16_000)
+    changed = torch.cat((samples[:, :5000], -samples[:, 5000:]), 1)
+    before, after = network(samples)[0], network(changed)[0]
+    assert torch.equal(before[:, :frame], after[:, :frame])
+    assert not torch.allclose(before[:, frame], after[:, frame])  # the first that has heard sample 5000 and more
+
+
+def test_which_frame_has_heard_what() -> None:
+    network = make("gru", "plain")
+    assert network.frame_s == pytest.approx(0.03)
+    for samples in range(1, 3000, 7):
+        heard = [n for n in range(20) if n * 480 + 400 >= samples]
+        assert network.first_after(samples / 16_000) == heard[0]
+
+
+@pytest.mark.parametrize(("kind", "most"), [("gru", 60_000), ("convolution", 100_000), ("transformer", 150_000)])
+def test_heads_are_small(kind: str, most: int) -> None:
+    config = TriggerConfig(("word",), head=HeadConfig(kind, layers=4 if kind == "convolution" else 2))
+    assert 20_000 < sum(weight.numel() for weight in TriggerNetwork(config).head.parameters()) < most
+
+
+def test_bad_settings_and_input_are_refused() -> None:
+    with pytest.raises(ConfigError, match="gru, convolution, transformer"):
+        TriggerNetwork(TriggerConfig(("word",), head=HeadConfig("lstm")))
+    with pytest.raises(ConfigError, match="at least one"):
+        TriggerNetwork(TriggerConfig())
+    with pytest.raises(InputError, match="NaN"):
+        make("gru", "plain")(torch.full((1, 4000), torch.nan, dtype=torch.double))
+    with pytest.raises(InputError, match="at least 1 frame"):
+        make("gru", "plain")(sound(2, 4000), lengths=torch.tensor([4000, 100]))

@@ -1,0 +1,171 @@
+"""The inner loops of a detector on a stream, compiled by numba: each sum is added up in one order, whatever the chunk.
+
+That is what BLAS does not promise, and why any cut of a stream gives the same scores to the last bit. Arrays are
+float32 and contiguous; nothing is checked here. ``group`` is a network among several of one shape: a backbone is one
+group, the heads that listen to it are as many as there are heads.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+F = np.float32
+# "contract" lets a product and a sum be one instruction; sums are never reordered.
+compiled: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+inlined: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"}, inline="always")
+
+
+@inlined
+def tanh(x):  # type: ignore[no-untyped-def]
+    """Lambert's continued fraction at x / 4, then ``tanh 2a = 2 tanh a / (1 + tanh^2 a)`` twice; good to 2e-7."""
+    x = F(0.25) * min(max(x, F(-9.0)), F(9.0))
+    s = x * x
+    p = x * (F(135135) + s * (F(17325) + s * (F(378) + s)))
+    q = F(135135) + s * (F(62370) + s * (F(3150) + s * F(28)))
+    p, q = F(2) * p * q, p * p + q * q
+    return F(2) * p * q / (p * p + q * q)
+
+
+@compiled
+def weigh(samples, hop, window, count, padded):  # type: ignore[no-untyped-def]
+    """``samples (n,)`` -> ``padded (count, fft)``: each frame's samples times the window, zeros after them."""
+    for t in range(count):
+        for i in range(len(window)):
+            padded[t, i] = samples[t * hop + i] * window[i]
+        for i in range(len(window), padded.shape[1]):
+            padded[t, i] = F(0)
+
+
+@compiled
+def log_mel(spectrum, bands, filters, floor, level, spread, out):  # type: ignore[no-untyped-def]
+    """``spectrum (time, bins)`` -> ``out (time, mels)``: band m weighs the bins ``bands[m, 0] .. bands[m, 1] - 1``."""
+    time, bins = spectrum.shape
+    power = np.empty(bins, F)
+    for t in range(time):
+        for i in range(bins):
+            value = spectrum[t, i]
+            power[i] = value.real * value.real + value.imag * value.imag
+        for m in range(len(filters)):
+            energy = F(0)
+            for i in range(bands[m, 0], bands[m, 1]):
+                energy += filters[m, i] * power[i]
+            out[t, m] = (np.log(max(energy, floor)) - level) / spread
+
+
+@compiled
+def dense(x, step, weight, bias, out):  # type: ignore[no-untyped-def]
+    """``out[t, group] = bias[group] + x[t * step + group * size :][:size] @ weight[group]``.
+
+    ``x`` is flat, ``weight (groups, size, outputs)``, ``out (time, groups, outputs)``. With a ``step`` below
+    ``groups * size`` the rows of x overlap: a convolution. Two frames share each look at the weights.
+    """
+    time, groups, outputs = out.shape
+    size = weight.shape[1]
+    for group in range(groups):
+        rows, start = weight[group], group * size
+        for t in range(time):
+            for n in range(outputs):
+                out[t, group, n] = bias[group, n]
+        for t in range(0, time - 1, 2):
+            first = t * step + start
+            add_products(x[first:], x[first + step :], rows, out[t, group], out[t + 1, group])
+        if time % 2:
+            add_product(x[(time - 1) * step + start :], rows, out[time - 1, group])
+
+
+@compiled
+def add_products(a, b, rows, y, z):  # type: ignore[no-untyped-def]
+    """``add_product`` for two frames, which share each look at the weights."""
+    for k in range(0, len(rows) - len(rows) % 4, 4):
+        a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+        b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
+        for n in range(len(y)):
+            r0, r1, r2, r3 = rows[k, n], rows[k + 1, n], rows[k + 2, n], rows[k + 3, n]
+            y[n] += a0 * r0 + a1 * r1 + a2 * r2 + a3 * r3
+            z[n] += b0 * r0 + b1 * r1 + b2 * r2 + b3 * r3
+    add_rest(a, rows, y)
+    add_rest(b, rows, z)
+
+
+@compiled
+def add_product(x, rows, y):  # type: ignore[no-untyped-def]
+    """``y += x @ rows``, four rows at a time."""
+    for k in range(0, len(rows) - len(rows) % 4, 4):
+        x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
+        for n in range(len(y)):
+            y[n] += x0 * rows[k, n] + x1 * rows[k + 1, n] + x2 * rows[k + 2, n] + x3 * rows[k + 3, n]
+    add_rest(x, rows, y)
+
+
+@compiled
+def add_rest(x, rows, y):  # type: ignore[no-untyped-def]
+    """The last rows, where their number is no multiple of four."""
+    for k in range(len(rows) - len(rows) % 4, len(rows)):
+        for n in range(len(y)):
+            y[n] += x[k] * rows[k, n]
+
+
+@compiled
+def normalise(x, gain, bias, rectify):  # type: ignore[no-untyped-def]
+    """Layer norm of each row of ``x (time, groups, size)`` in place, with its ReLU if asked for."""
+    time, groups, size = x.shape
+    for t in range(time):
+        for group in range(groups):
+            row = x[t, group]
+            mean = F(0)
+            for n in range(size):
+                mean += row[n]
+            mean /= F(size)
+            variance = F(0)
+            for n in range(size):
+                variance += (row[n] - mean) * (row[n] - mean)
+            scale = F(1) / np.sqrt(variance / F(size) + F(1e-5))
+            for n in range(size):
+                value = (row[n] - mean) * scale * gain[group, n] + bias[group, n]
+                row[n] = max(value, F(0)) if rectify else value
+
+
+@compiled
+def gru(projected, weight, bias, state, out):  # type: ignore[no-untyped-def]
+    """``projected (time, groups, 3 * size)`` = W_ih x + b_ih -> ``out (time, groups, size)``; ``state`` moves on.
+
+    Gate order as in torch: reset, update, candidate; ``weight (groups, size, 3 * size)``.
+    """
+    time, groups, size = out.shape
+    recurrent = np.empty(3 * size, F)
+    for group in range(groups):
+        h = state[group]
+        for t in range(time):
+            for n in range(3 * size):
+                recurrent[n] = bias[group, n]
+            add_product(h, weight[group], recurrent)
+            step(projected[t, group], recurrent, h)
+            for n in range(size):
+                out[t, group, n] = h[n]
+
+
+@compiled
+def step(x, r, h):  # type: ignore[no-untyped-def]
+    """The gates' equations: ``h = (1 - update) * candidate + update * h``."""
+    size = len(h)
+    for n in range(size):
+        reset = F(0.5) + F(0.5) * tanh(F(0.5) * (x[n] + r[n]))
+        update = F(0.5) + F(0.5) * tanh(F(0.5) * (x[size + n] + r[size + n]))
+        candidate = tanh(x[2 * size + n] + reset * r[2 * size + n])
+        h[n] = candidate + update * (h[n] - candidate)
+
+
+@compiled
+def squash(x):  # type: ignore[no-untyped-def]
+    """tanh of a flat array, in place."""
+    for n in range(len(x)):
+        x[n] = tanh(x[n])
+
+
+@compiled
+def probabilities(logits, out):  # type: ignore[no-untyped-def]
+    """``(time, words)`` -> the same in 64 bits, where the step from 0.99999999 to 1 can still be told."""
+    for t in range(logits.shape[0]):
+        for word in range(logits.shape[1]):
+            out[t, word] = 1.0 / (1.0 + np.exp(-np.float64(logits[t, word])))

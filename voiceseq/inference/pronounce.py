@@ -1,0 +1,67 @@
+"""Letters to sounds at work: words and phrases to CMU's phones, by a dictionary where one has the word."""
+
+import math
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+
+from voiceseq.errors import InputError
+from voiceseq.inference.opening import check_texts
+from voiceseq.inference.transduce import Transducer
+from voiceseq.text.pronounce import Dictionary, Pronunciation, phrase_words, pronounce_phrase, read_dictionary
+
+TOGETHER = 128  # words searched at once
+UNLIKELY = math.log(0.02)  # a guess this far below the best is none
+VARIABLE = "VOICESEQ_DICTIONARY"
+
+
+class Pronouncer(Transducer):
+    """``voiceseq.load("pronounce-en")``: ``pronounce(["hey luna"])``, ``letters_to_sounds("luna")``."""
+
+    def pronounce(
+        self,
+        phrases: Sequence[str],
+        beam: int | None = None,
+        n_best: int = 1,
+        dictionary: Dictionary | None = None,
+        accents: bool = False,
+    ) -> list[list[Pronunciation]]:
+        """The ``n_best`` likeliest ways to say each word or phrase, the likeliest first; fewer where there are fewer.
+
+        ``dictionary`` is asked first; by default the file that $VOICESEQ_DICTIONARY names, if it names one. Raises
+        InputError as ``pronounce_phrase`` does, and for a beam or ``n_best`` below 1.
+        """
+        known = found_dictionary() if dictionary is None else dictionary
+        texts = check_texts(phrases)
+        unknown = {word for text in texts for word in phrase_words(text) if word not in known}
+        words = sorted(unknown, key=lambda word: (len(word), word))  # alike lengths are searched together
+        guessed = dict(zip(words, self.guesses(words, beam, n_best), strict=True))
+        return [pronounce_phrase(text, known, guessed.__getitem__, n_best, accents) for text in texts]
+
+    def letters_to_sounds(self, word: str) -> list[Pronunciation]:
+        """The likeliest ways to say one plain word (a-z, apostrophe), as ``text.pronounce_phrase`` wants it."""
+        return self.guesses([word], n_best=self.decoding.beam)[0]
+
+    def guesses(self, words: Sequence[str], beam: int | None = None, n_best: int = 1) -> list[list[Pronunciation]]:
+        """By the network alone: at most ``n_best`` ways for each plain word, none that is far less likely than the
+        first. The beam is the bundle's own, and at least as wide as ``n_best``. Raises InputError for other letters."""
+        if n_best < 1:
+            raise InputError(f"n_best is {n_best}; at least one pronunciation was wanted")
+        beam = max(self.decoding.beam, n_best) if beam is None else beam
+        found = []
+        for part in (words[i : i + TOGETHER] for i in range(0, len(words), TOGETHER)):
+            for candidates in self.candidates(part, beam, n_best):
+                likely = [item for item in candidates if item.score >= candidates[0].score + UNLIKELY]
+                found.append([tuple(item.text.split()) for item in likely])
+        return found
+
+
+def found_dictionary() -> Dictionary:
+    """The dictionary that $VOICESEQ_DICTIONARY names, or an empty one; InputError where it cannot be read."""
+    path = os.environ.get(VARIABLE)
+    return _read_once(path) if path else {}
+
+
+@lru_cache(maxsize=1)
+def _read_once(path: str) -> Dictionary:
+    return read_dictionary(path)

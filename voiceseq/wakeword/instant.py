@@ -1,0 +1,43 @@
+"""A wake word at once: the phones of the phrase, listened for in what the shipped backbone hears. No training."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from voiceseq.inference.events import Decision
+from voiceseq.inference.pronounce import Pronouncer
+from voiceseq.models.trigger import HeadConfig, TriggerConfig, TriggerNetwork
+from voiceseq.text.vocabulary import Vocabulary
+from voiceseq.wakeword.deciding import decide
+from voiceseq.wakeword.ground import Ground
+from voiceseq.wakeword.learning import Lessons, Tell
+from voiceseq.wakeword.making import Recipe, ways, write
+
+DECISION = Decision(refractory_s=1.2)
+
+
+def make_instant(
+    phrase: str, out: Path, ground: Ground, pronouncer: Pronouncer, alarms_per_hour: float, tell: Tell
+) -> dict[str, Any]:
+    """The bundle ``out``, with its threshold set on all of the bank; returns its report."""
+    said = ways(phrase, pronouncer, tell)
+    phones = Vocabulary.from_json(ground.bundle.vocabularies["phones"])
+    spellings = tuple(tuple(phones.index(phone) for phone in way) for way in said)
+    config = TriggerConfig((phrase,), ground.network.config, HeadConfig("phones"), spellings=(spellings,))
+    network = TriggerNetwork(config)
+    network.front.backbone.load_state_dict(ground.network.state_dict())
+    network.head.phones.load_state_dict(ground.network.output.state_dict())  # type: ignore[union-attr]
+    network.eval()
+    train, dev = ground.streams([phrase])
+    streams = [dataclasses.replace(one, frames=one.frames.astype(np.float16)) for one in [*train, *dev]]
+    decisions, alarms = decide(network.head, [phrase], streams, alarms_per_hour, DECISION, network.frame_s)
+    report = {
+        "words": {phrase: [" ".join(way) for way in said]},
+        "false alarms on sound for the threshold": alarms,
+        "missed, synthetic voices never trained on": {},
+        "material": {"synthetic": 0, "recorded": 0, "voices": 0},
+    }
+    write(out, network, decisions, report, ground, Lessons(), Recipe(alarms_per_hour=alarms_per_hour))
+    return report
