@@ -1,25 +1,92 @@
-"""``make demo``: train a small model in about a minute, look at what it writes and at what it looked at."""
+"""``make demo``: wake words in recordings that ship; then a small model is trained, and shows what it looked at."""
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import voiceseq.data
 
 import voiceseq
+from voiceseq.audio.files import read_audio
+from voiceseq.datasets.manifest import Clip, read_manifest
+from voiceseq.errors import BundleError
 from voiceseq.evaluation.plots import plot_attention
+from voiceseq.evaluation.trace import plot_trace
 
 FOLDER = Path("runs/demo")
+CLIPS = Path(voiceseq.data.__path__[0]) / "clips" / "manifest.jsonl"
+BUNDLES = ("six-words", "computer", "alexa")
 SHORT = ("trainer.max_epochs=4", "data.steps_per_epoch=100", "data.validation=512")  # a tenth of the whole recipe
 DATES = ("July 20th 1969", "23 April, 1564", "Tuesday, 17 November 2026", "the 1st of may 2001", "9.3.1932")
 
 
 def main() -> int:
-    print("1. Training an encoder-decoder with attention to read dates (about a minute):\n", flush=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    wake_words()
+    return dates()
+
+
+# --- wake words ------------------------------------------------------------------------------------------------------
+
+
+def wake_words() -> None:
+    """What the shipped detectors hear in the shipped clips, in words and as a picture; without them it goes on."""
+    print("1. Wake words, in three short recordings:\n", flush=True)
+    detectors = find_detectors()
+    if not detectors:
+        return
+    clips = read_manifest(CLIPS)
+    for clip in clips:
+        said = ", ".join(f"{word} until {end:.2f} s" for word, _, end in clip.extra["words"]) or "no wake word"
+        print(f'   {clip.audio.name}: "{clip.text}" ({said})')
+        for name, detector in detectors.items():
+            audio = read_audio(clip.audio)
+            heard = detector.detect(audio.samples, audio.sample_rate)
+            told = ", ".join(f"{event.word} at {event.time:.2f} s, score {event.score:.2f}" for event in heard)
+            print(f"      {name:10} {told or 'nothing'}")
+    name, detector = next(iter(detectors.items()))
+    print(f"\n   The scores of {name}, clip after clip: {draw(name, detector, clips)}")
+    print(f'   Live: voiceseq listen --model {name}. Your own: voiceseq wakeword new "hey luna"\n')
+
+
+def find_detectors() -> dict[str, Any]:
+    """The shipped ones that are there and open; one line for the others."""
+    found, missing = {}, []
+    for name in BUNDLES:
+        try:
+            found[name] = voiceseq.load(name)
+        except BundleError as error:
+            missing.append((name, error))
+    if missing:
+        names = ", ".join(name for name, _ in missing)
+        print(f"   left out: {names} ({missing[0][1]})\n")
+    return found
+
+
+def draw(name: str, detector: Any, clips: list[Clip]) -> Path:
+    """The clips as one recording, which is how a detector that never stops listening meets them."""
+    sound = np.concatenate([read_audio(clip.audio, sample_rate=detector.sample_rate).samples for clip in clips])
+    times, scores = detector.scores(sound, detector.sample_rate)
+    heard = [(event.word, event.time) for event in detector.detect(sound, detector.sample_rate)]
+    columns = dict(zip(detector.words, scores.T, strict=True))
+    thresholds = {word: detector.threshold(word) for word in detector.words}
+    title = f"{name}: {', '.join(clip.audio.name for clip in clips)}"
+    return plot_trace(times, columns, thresholds, heard, FOLDER / "wakeword.png", title)
+
+
+# --- dates -----------------------------------------------------------------------------------------------------------
+
+
+def dates() -> int:
+    print("2. Training an encoder-decoder with attention to read dates (about a minute):\n", flush=True)
     command = [sys.executable, "-m", "voiceseq", "train", "experiment=dates", f"runs={FOLDER}", *SHORT]
     if code := subprocess.run(command).returncode:
         return code
     bundle = max(FOLDER.glob("dates/*/bundle"), key=lambda path: path.stat().st_mtime)
     model = voiceseq.load(bundle)
-    print("\n2. What it writes, by beam search:\n")
+    print("\n3. What it writes, by beam search:\n")
     for text, (best, second) in zip(DATES, model.candidates(DATES, nbest=2), strict=True):
         print(
             f"   {text:28} {best.text}   log p {best.score:6.3f}   (next: {second.text or 'none'} {second.score:6.2f})"
@@ -27,7 +94,7 @@ def main() -> int:
     text = DATES[0]
     output = model.convert([text])[0]
     picture = plot_attention(model.attention(text, output), text, [*output, "end"], FOLDER / "attention.png")
-    print(f"\n3. What it looked at while writing: {picture}")
+    print(f"\n4. What it looked at while writing: {picture}")
     print(f"\nThe model is the folder {bundle}: voiceseq.load({str(bundle)!r}).convert(['3 May 1999'])")
     return 0
 

@@ -13,6 +13,7 @@ import json
 import random
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,10 @@ def own_material(words: list[str], shared: Path, free: Path | None, args: argpar
     return Own(by_word, others=others, noises=noises, talk=talk)
 
 
+def tell(name: str, started: float, text: str) -> None:
+    print(f"{time.time() - started:6.0f} s  {name}: {text}", file=sys.stderr)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*")
@@ -104,9 +109,7 @@ def main() -> int:
             args.work,
             own,
             find_voices(),
-            lambda text, name=name, started=started: print(
-                f"{time.time() - started:6.0f} s  {name}: {text}", file=sys.stderr
-            ),
+            partial(tell, name, started),
         )
         print(json.dumps({name: report}), flush=True)
     return 0

@@ -16,6 +16,8 @@ from voiceseq.datasets.voices.voice import Speech
 from voiceseq.errors import InputError
 from voiceseq.models.backbone import Backbone, BackboneConfig
 from voiceseq.models.trigger import HeadConfig
+from voiceseq.text.pronounce import PHONES
+from voiceseq.text.vocabulary import Vocabulary
 from voiceseq.wakeword.learning import Learning
 from voiceseq.wakeword.making import Recipe
 from voiceseq.wakeword.material import Amounts
@@ -88,6 +90,7 @@ def make_ground(folder: Path) -> tuple[str, str]:
         kind="backbone",
         config=config,
         weights=network.state_dict(),
+        vocabularies={"phones": Vocabulary(("<blank>", *PHONES), "word", ("blank",)).to_json()},
         training={"data": [{"name": "nothing", "licence": "CC0"}]},
     )
     bundle = load_bundle(path)

@@ -1,6 +1,7 @@
 """What the pages say of the tree is true."""
 
 import re
+import tomllib
 from pathlib import Path
 
 from places import ROOT
@@ -46,3 +47,11 @@ def test_nothing_names_a_folder_of_somebodys_machine() -> None:
     home = re.compile(r"/(home|root|Users)/\w")
     for page in [*PAGES, *ROOT.glob("conf/**/*.yaml"), *ROOT.glob("data/**/*.json"), *ROOT.glob("data/**/*.md")]:
         assert not home.search(Path(page).read_text()), page
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    names = {re.split(r"[<>=!~\[; ]", one)[0] for one in wanted}
+    assert {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", page)} == set()

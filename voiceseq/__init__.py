@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from voiceseq.errors import InputError as InputError
     from voiceseq.errors import MissingDependencyError as MissingDependencyError
     from voiceseq.errors import VoiceseqError as VoiceseqError
-    from voiceseq.inference.detector import Detector as Detector
-    from voiceseq.inference.detector import Event as Event
 
 __version__ = "0.1.0"
 
@@ -62,9 +60,7 @@ def load(name_or_path: str | Path | Sequence[str | Path]) -> Any:
     from voiceseq.errors import BundleError
 
     if isinstance(name_or_path, list | tuple):
-        from voiceseq.inference.detector import Detector
-
-        return Detector.of(name_or_path)
+        return __getattr__("Detector").of(name_or_path)
     bundle = load_bundle(cast("str | Path", name_or_path))
     if bundle.kind not in KINDS:
         raise BundleError(

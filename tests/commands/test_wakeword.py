@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -65,7 +66,7 @@ class FakeMicrophone:
             return self.queue.pop(0)
         if timeout_s == 0:
             said = np.repeat(whistle("heyluna"), 3) * np.float32(self.level)
-            quiet = np.random.default_rng(1).normal(0, 3e-4, 24_000).astype("f")
+            quiet = np.random.default_rng(1).normal(0, 1e-4, 24_000).astype("f")
             sound = np.concatenate([quiet, said, *[quiet] * 8])
             self.queue = [Block(part, 48_000, 0.1) for part in np.array_split(sound, 40)]
             return None
@@ -148,7 +149,7 @@ def test_a_second_run_goes_on_and_other_speakers_and_deleted_takes_are_counted_a
 
 
 def test_faults_are_told(desk, tmp_path, capsys):
-    FakeMicrophone.takes = [0.0, 0.003, 5.0]
+    FakeMicrophone.takes = [0.0, 0.006, 5.0]
     desk.type("s", "s", "q")
     record(tmp_path)
     said = capsys.readouterr().err
@@ -248,7 +249,7 @@ def at_terminal(folder: Path, environment: dict, steps: list, *words: object) ->
                 break
             said += data
             if steps and steps[0][0] in said.rpartition(b"\ntake ")[2]:
-                steps.pop(0)[1](ours)
+                steps.pop(0)[1](ours, process)
         return SimpleNamespace(code=process.wait(timeout=20), said=said)
     finally:
         process.kill()
@@ -260,9 +261,9 @@ def test_at_a_terminal_with_the_virtual_microphone(tmp_path, virtual_microphone)
     sound = np.concatenate([np.zeros(RATE // 2, "f"), whistle("heyluna") * 0.5, np.zeros(RATE // 10, "f")])
     write_audio(tmp_path / "said.wav", sound, RATE)
     steps = [
-        (b"now!", lambda terminal: virtual_microphone.play(tmp_path / "said.wav")),
-        (b"quit:", lambda terminal: os.write(terminal, b"\n")),
-        (b"2 of 3", lambda terminal: os.write(terminal, b"\x03")),
+        (b"now!", lambda terminal, process: virtual_microphone.play(tmp_path / "said.wav")),
+        (b"quit:", lambda terminal, process: os.write(terminal, b"\n")),
+        (b"2 of 3", lambda terminal, process: process.send_signal(signal.SIGINT)),
     ]
     ran = at_terminal(tmp_path, virtual_microphone.environment, steps, "--count", 3, "--seconds", 4, "--no-playback")
     assert ran.code == 130, ran.said
@@ -286,17 +287,19 @@ def workshop(ground, tmp_path, monkeypatch):
     engine, load = Whistlers(), voiceseq.load
     only(monkeypatch, engine)
     monkeypatch.setattr(voiceseq, "load", lambda name: Speller() if name == "pronounce-en" else load(name))
-    monkeypatch.setattr(
-        "voiceseq.wakeword.making.Recipe",
-        lambda **given: replace(TINY, alarms_per_hour=given["alarms_per_hour"], workers=given["workers"]),
-    )
     monkeypatch.chdir(tmp_path)
     made = ["--backbone", ground[0], "--bank", ground[1], "--workers", "1"]
     return SimpleNamespace(engine=engine, folder=tmp_path, words=made)
 
 
-def test_a_phrase_becomes_a_bundle_that_listens(workshop, capsys):
-    assert main(["wakeword", "new", PHRASE, *workshop.words, "--json"]) == 0, capsys.readouterr().err
+def tiny(alarms_per_hour, workers, learning):
+    return replace(TINY, alarms_per_hour=alarms_per_hour, workers=workers)
+
+
+def test_a_phrase_becomes_a_bundle_that_listens(workshop, capsys, monkeypatch):
+    with monkeypatch.context() as patched:  # retraining then reads the recipe from the bundle
+        patched.setattr("voiceseq.wakeword.making.Recipe", tiny)
+        assert main(["wakeword", "new", PHRASE, *workshop.words, "--json"]) == 0, capsys.readouterr().err
     told = json.loads(capsys.readouterr().out)
     assert told["bundle"] == "hey-luna"
     bundle = load_bundle(workshop.folder / "hey-luna")

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from voiceseq.errors import ConfigError, InputError
 from voiceseq.models.backbone import BackboneConfig
-from voiceseq.models.trigger import HEADS, PIECE, HeadConfig, TriggerConfig, TriggerNetwork
+from voiceseq.models.trigger import PIECE, HeadConfig, TriggerConfig, TriggerNetwork
 
 BACKBONE = BackboneConfig(symbols=5, channels=8, size=12, layers=2, bottleneck=6)
+HEADS = ("gru", "convolution", "transformer")  # those that learn
 FRONTS = {"backbone": BACKBONE, "plain": None}
 
 
@@ -123,3 +124,78 @@ def test_bad_settings_and_input_are_refused() -> None:
         make("gru", "plain")(torch.full((1, 4000), torch.nan, dtype=torch.double))
     with pytest.raises(InputError, match="at least 1 frame"):
         make("gru", "plain")(sound(2, 4000), lengths=torch.tensor([4000, 100]))
+
+
+# --- the phones' opinion ---------------------------------------------------------------------------------------------
+
+SPELLINGS = (((1, 2, 3), (1, 4)), ((2, 2),))
+spelt = pytest.mark.parametrize("kind", ["gru", "phones"])
+
+
+def make_spelt(kind: str) -> TriggerNetwork:
+    torch.manual_seed(1)
+    network = TriggerNetwork(TriggerConfig(("one", "two"), BACKBONE, HeadConfig(kind, size=8), spellings=SPELLINGS))
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    network.load_backbone(network.front.backbone)
+    return network.double().eval()
+
+
+@spelt
+@pytest.mark.parametrize("chunk", [160, 777, 5000])
+def test_any_cut_gives_the_same_opinion(kind: str, chunk: int) -> None:
+    network, samples = make_spelt(kind), sound(2, 21_000)
+    torch.testing.assert_close(stream(network, samples.split(chunk, 1)), network(samples)[0])
+
+
+@spelt
+def test_a_padded_opinion_is_the_one_alone(kind: str) -> None:
+    network, samples = make_spelt(kind), sound(2, 21_000)
+    both, _ = network(samples, lengths=torch.tensor([21_000, 9_000]))
+    alone, _ = network(samples[1:, :9_000])
+    torch.testing.assert_close(both[1:, : alone.shape[1]], alone)
+    assert not both[1, alone.shape[1] :].any()
+
+
+def test_the_opinion_is_the_best_of_the_last_frames() -> None:
+    network, samples = make_spelt("phones"), sound(1, 21_000)
+    head = network.head
+    frames, _, _ = network.front(samples)
+    scores, _ = head.opinion.spotter(head.opinion.phones(frames).log_softmax(-1))
+    logits, _ = network(samples)
+    for t in range(frames.shape[1]):
+        best = scores[:, max(0, t - 6) : t + 1].clamp(min=-8).amax(1)
+        torch.testing.assert_close(logits[:, t], 4.0 * (best - head.level))
+
+
+@spelt
+def test_lower_moves_one_word_alone(kind: str) -> None:
+    network, samples = make_spelt(kind), sound(1, 9_000)
+    before, _ = network(samples)
+    network.head.lower(1, 1.5)
+    torch.testing.assert_close(before - network(samples)[0], torch.tensor([0.0, 1.5]).double().expand_as(before))
+
+
+@spelt
+def test_the_lean_network_has_the_same_opinion(kind: str) -> None:
+    from voiceseq.inference.detector import Detector
+    from voiceseq.inference.events import Decision
+
+    network, samples = make_spelt(kind).float(), sound(1, 21_000).float()
+    detector = Detector.from_network(network, {"one": Decision(), "two": Decision()})
+    assert type(detector.networks[0]).__name__ == "LeanNetwork"
+    with torch.inference_mode():
+        wanted = network(samples)[0][0]
+    state = detector.networks[0].start()
+    found = [detector.networks[0].advance(part.numpy(), state) for part in samples[0].split(1111)]
+    torch.testing.assert_close(torch.cat([torch.from_numpy(part) for part in found]), wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_spellings_want_a_word_each_and_a_backbone() -> None:
+    for config in (
+        TriggerConfig(("one",), BACKBONE, HeadConfig("phones")),
+        TriggerConfig(("one",), BACKBONE, spellings=SPELLINGS),
+        TriggerConfig(("one", "two"), None, spellings=SPELLINGS),
+    ):
+        with pytest.raises(ConfigError, match="spellings"):
+            TriggerNetwork(config)

@@ -42,9 +42,12 @@ def add_making(parser: argparse.ArgumentParser, alarms: float | None = 0.5, seed
 def run(args: argparse.Namespace) -> int:
     out = args.out or Path(slug(args.phrase))
     if args.instant:
+        import voiceseq
+        from voiceseq.wakeword.ground import Ground
         from voiceseq.wakeword.instant import make_instant
 
-        report = make_instant(args.phrase, out, args.backbone, args.bank, args.alarms_per_hour, teller(args.phrase))
+        ground, pronouncer = Ground(args.backbone, args.bank), voiceseq.load("pronounce-en")
+        report = make_instant(args.phrase, out, ground, pronouncer, args.alarms_per_hour, teller(args.phrase))
     else:
         recordings = recordings_of(args.recordings, [args.phrase])[args.phrase]
         report = make_trained(args, args.phrase, out, recordings, clips_of(args.negatives))

@@ -36,7 +36,7 @@ Scores = NDArray[np.float64]
 KIND = "trigger"
 LOUDEST = 1e4  # full scale is 1; what is beyond this, NaN and infinity are no sound
 CHANNELS = 64  # more than that are (frames, channels) the wrong way round
-PIECE = 1 << 17  # samples of a whole recording that are worked on at a time, so that memory stays small
+PIECE = 1 << 17  # samples that are worked on at a time, so that a long recording needs little memory
 
 
 class TorchNetwork:
@@ -161,15 +161,10 @@ class Detector:
         return (frames * self.hop + self.window) / self.sample_rate
 
     def _hear(self, waveform: ArrayLike, sample_rate: int) -> tuple[list[Event], Scores]:
-        stream, waveform = self.stream(sample_rate), np.asarray(waveform)
-        events: list[Event] = []
-        parts = [np.zeros((0, len(self.words)))]
-        cuts = range(PIECE, waveform.shape[-1] if waveform.ndim else 0, PIECE)
-        for piece in np.split(waveform, cuts, -1) if cuts else [waveform]:
-            events += stream.feed(piece)
-            parts.append(stream.scores)
+        stream = self.stream(sample_rate)
+        events, scores = stream.feed(waveform), stream.scores
         events += stream.finish()
-        return events, np.concatenate([*parts, stream.scores])
+        return events, np.concatenate((scores, stream.scores))
 
     def _known(self, word: str) -> None:
         if word not in self.words:
@@ -245,13 +240,20 @@ class Stream:
         return self._hear(self._resampler.finish() if self._resampler else np.zeros(0, np.float32))
 
     def _hear(self, samples: NDArray[np.float32]) -> list[Event]:
+        long = len(samples) > PIECE
+        pieces = np.split(samples, range(PIECE, len(samples), PIECE)) if long else [samples]
+        parts = [self._advance(piece) for piece in pieces]
+        self.scores = np.concatenate(parts) if long else parts[0]
+        words, times = self.detector.words, self.detector.times
+        return [Event(words[word], times(frame), score) for frame, word, score in self._decider.feed(self.scores)]
+
+    def _advance(self, samples: NDArray[np.float32]) -> Scores:
         both = zip(self.detector.networks, self._states, strict=True)
         logits = [network.advance(samples, state) for network, state in both]
         joined = logits[0] if len(logits) == 1 else np.concatenate(logits, 1)
-        self.scores = np.empty(joined.shape)
-        probabilities(joined, self.scores)
-        words, times = self.detector.words, self.detector.times
-        return [Event(words[word], times(frame), score) for frame, word, score in self._decider.feed(self.scores)]
+        scores = np.empty(joined.shape)
+        probabilities(joined, scores)
+        return scores
 
 
 def clean(samples: NDArray[Any]) -> tuple[NDArray[np.float32], int]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from voiceseq.errors import BundleError
 from voiceseq.inference import kernels
+from voiceseq.inference.lean_opinion import SLOPE, Opinions, Share
 
 Array = NDArray[np.float32]
 Settings = Mapping[str, Any]
@@ -33,7 +34,7 @@ def supports(config: Settings) -> bool:
     backbone = config.get("backbone")
     features = (backbone or config).get("features", {})
     gru = not backbone or (backbone.get("cell") == "gru" and backbone.get("stride", 0) <= backbone.get("kernel", 0))
-    return gru and config.get("head", {}).get("kind") == "gru" and features.get("kind") == "log_mel"
+    return gru and config.get("head", {}).get("kind") in ("gru", "phones") and features.get("kind") == "log_mel"
 
 
 class Weights:
@@ -246,17 +247,30 @@ class Head:
     norm: tuple[Array, Array]
     cells: list[tuple[Array, ...]]
     output: tuple[Array, Array]
+    opinion: list[Share] = field(default_factory=list)
 
     @classmethod
     def of(cls, config: Settings, inputs: int, weights: Weights) -> Self:
         words, size = tuple(config["words"]), config["head"]["size"]
+        if config["head"]["kind"] == "phones":
+            level = weights.take("head.level", len(words))
+            return cls.silent(words, inputs, shares(config, SLOPE, [-SLOPE * float(one) for one in level]))
         return cls(
             words,
             weights.linear("head.input.0", inputs, size),
             weights.pair("head.input.1", size),
             [weights.recurrent(f"head.body.cells.{layer}", size, size) for layer in range(config["head"]["layers"])],
             weights.linear("head.output", size, len(words)),
+            shares(config, config["head"].get("opinion", 0.0), [0.0] * len(words)),
         )
+
+    @classmethod
+    def silent(cls, words: tuple[str, ...], inputs: int, opinion: list[Share]) -> Self:
+        """A head that says nothing of its own."""
+        flat = np.zeros((1, 1), F)
+        cell = (np.zeros((1, 1, 3), F), np.zeros((1, 3), F), np.zeros((1, 1, 3), F), np.zeros((1, 3), F))
+        output = np.zeros((1, 1, len(words)), F), np.zeros((1, len(words)), F)
+        return cls(words, (np.zeros((1, inputs, 1), F), flat), (flat, flat), [cell], output, opinion)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -292,6 +306,15 @@ class Heads:
         return logits.reshape(time, -1)[:, self.real]
 
 
+def shares(config: Settings, slope: float, offsets: Sequence[float]) -> list[Share]:
+    """What the phones add to each word; nothing where a config has no spellings."""
+    spelt = [tuple(tuple(map(int, one)) for one in ways) for ways in config.get("spellings") or []]
+    if not spelt:
+        return []
+    rows = zip(config["words"], spelt, offsets, strict=True)
+    return [Share(str(word), ways, slope, offset) for word, ways, offset in rows]
+
+
 def joined(groups: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
     """The arrays ``(1, ...)`` of several groups as ``(groups, ...)``."""
     return tuple(np.concatenate(part) for part in zip(*groups, strict=True))
@@ -308,13 +331,17 @@ class LeanNetwork:
 
     front: Front
     heads: list[Head]
+    phones: tuple[Array, Array] | None = None
     words: tuple[str, ...] = ()
     batches: list[Heads] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        said = [share for head in self.heads for share in head.opinion]
+        self.opinions = Opinions(self.phones, said) if self.phones is not None and said else None
         shapes = dict.fromkeys(head.shape for head in self.heads)
         self.batches = [Heads([head for head in self.heads if head.shape == shape]) for shape in shapes]
         self.words = tuple(word for batch in self.batches for word in batch.words)
+        self.places = [self.words.index(word) for word in self.opinions.words] if self.opinions else []
 
     @classmethod
     def of(cls, config: Settings, arrays: Mapping[str, NDArray[Any]], name: str = "the detector") -> Self:
@@ -323,14 +350,18 @@ class LeanNetwork:
         try:
             front = Front(config, weights)
             head = Head.of(config, front.size, weights)
+            phones = None
+            if head.opinion:
+                phones = weights.linear("head.opinion.phones", front.size, config["backbone"]["symbols"])
         except (KeyError, TypeError, ValueError, ArithmeticError, IndexError) as error:
             raise BundleError(f"{name}: the network of its config cannot be built: {error!r}") from error
         weights.finish()
-        return cls(front, [head])
+        return cls(front, [head], phones)
 
     def join(self, other: Self) -> Self:
         """Both networks' words on one pass through the front, which must be the same."""
-        return type(self)(self.front, self.heads + other.heads)
+        phones = other.phones if self.phones is None else self.phones  # the front's own, so the same
+        return type(self)(self.front, self.heads + other.heads, phones)
 
     @property
     def sample_rate(self) -> int:
@@ -348,7 +379,8 @@ class LeanNetwork:
 
     def start(self) -> Any:
         """The state of a new stream."""
-        return self.front.start(), [batch.start() for batch in self.batches]
+        second = self.opinions.start() if self.opinions else []
+        return self.front.start(), [batch.start() for batch in self.batches], second
 
     def advance(self, samples: Array, state: Any) -> Array:
         """``(n,)`` -> logits ``(frames, words)`` of the frames that are complete now; ``state`` moves on in place."""
@@ -356,4 +388,7 @@ class LeanNetwork:
         if not len(frames):
             return np.zeros((0, len(self.words)), F)
         parts = [batch.advance(frames, kept) for batch, kept in zip(self.batches, state[1], strict=True)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
+        logits = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
+        if self.opinions:
+            logits[:, self.places] += self.opinions.advance(frames, state[2])
+        return logits

@@ -9,7 +9,7 @@ frames into one logit a word. Heads are small: many of them can listen to one ba
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,8 @@ REACH, PIECE = 64, 256  # frames: how far a transformer looks back, how many it 
 class HeadConfig:
     """``kind`` is one of gru, convolution, transformer; ``size`` and ``layers`` are its width and depth.
 
-    The kind ``phones`` has none of them: it needs no training, but the words' ``spellings`` (see ``PhoneHead``).
+    ``opinion`` is the weight of what the backbone's phones say, where the words' ``spellings`` are given. The kind
+    ``phones`` has nothing but that, and needs no training (see ``PhoneHead``).
     """
 
     kind: str = "gru"
@@ -41,6 +42,7 @@ class HeadConfig:
     layers: int = 1
     kernel: int = 5
     dropout: float = 0.1
+    opinion: float = 2.0
 
 
 @dataclass(frozen=True)
@@ -121,14 +123,14 @@ class BackboneFront(Front):
 class Head(nn.Module):
     """``logits (batch, time, words), state = head(frames (batch, time, inputs), state, lengths)``, streaming.
 
-    Logits past a row's length are zero.
+    Logits past a row's length are zero. With an ``opinion`` its scores, times the config's weight, are added.
     """
 
-    def __init__(self, config: HeadConfig, inputs: int, words: int) -> None:
+    def __init__(self, config: HeadConfig, inputs: int, words: int, opinion: "PhoneOpinion | None" = None) -> None:
         super().__init__()
         if config.kind not in HEADS:
             raise ConfigError(f"there is no head {config.kind!r}; choose from {', '.join(HEADS)}")
-        self.config, self.words = config, words
+        self.config, self.words, self.opinion = config, words, opinion
         self.input = nn.Sequential(nn.Linear(inputs, config.size), nn.LayerNorm(config.size), nn.ReLU())
         self.dropout = nn.Dropout(config.dropout)
         self.body = _BODIES[config.kind](config)
@@ -137,9 +139,13 @@ class Head(nn.Module):
     def forward(self, frames: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
         if not frames.shape[1]:
             return frames.new_zeros(len(frames), 0, self.words), state
-        x, state = self.body(self.dropout(self.input(frames)), state, lengths)
+        body, second = (None, None) if state is None else state
+        x, body = self.body(self.dropout(self.input(frames)), body, lengths)
         logits = self.output(self.dropout(x))
-        return (logits if lengths is None else zero_padding(logits, lengths)), state
+        if self.opinion is not None:
+            opinion, second = self.opinion(frames, second, lengths)
+            logits = logits + self.config.opinion * opinion
+        return (logits if lengths is None else zero_padding(logits, lengths)), (body, second)
 
     def lower(self, word: int, amount: float) -> None:
         """From now on the logits of a word are lower by ``amount``."""
@@ -147,26 +153,46 @@ class Head(nn.Module):
             self.output.bias[word] -= amount
 
 
-class PhoneHead(nn.Module):
-    """A head without training: how well the spellings of each word explain what the backbone heard.
+class PhoneOpinion(nn.Module):
+    """What the backbone's phones say of the words: ``(batch, time, words)``, 0 for certain, ``LEAST`` for never.
 
-    ``logits = SLOPE * (score - level)``, the score being the mean log-probability of a phone (``core.spotting``).
+    The best score of the last ``RECENT`` frames (``core.spotting``: the mean log-probability of a phone), because a
+    head makes up its mind some frames after the last phone.
     """
 
-    SLOPE = 4.0
+    RECENT, LEAST = 7, -8.0
 
     def __init__(self, spellings: Spellings, inputs: int, symbols: int) -> None:
         super().__init__()
         self.words = len(spellings)
-        self.phones = nn.Linear(inputs, symbols)  # the backbone's own output
+        self.phones = nn.Linear(inputs, symbols).requires_grad_(False)  # the backbone's own output
         self.spotter = PhraseSpotter(spellings)
+
+    def forward(self, frames: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
+        alpha, recent = (None, None) if state is None else state
+        scores, alpha = self.spotter(self.phones(frames).log_softmax(-1), alpha, lengths)
+        scores = scores.clamp(min=self.LEAST)
+        if recent is None:
+            recent = scores.new_full((len(scores), self.RECENT - 1, self.words), self.LEAST)
+        seen = torch.cat((recent, scores), 1)
+        return seen.unfold(1, self.RECENT, 1).amax(-1), (alpha, seen[:, 1 - self.RECENT :])
+
+
+class PhoneHead(nn.Module):
+    """A head without training: ``logits = SLOPE * (opinion - level)``."""
+
+    SLOPE = 4.0
+
+    def __init__(self, opinion: PhoneOpinion) -> None:
+        super().__init__()
+        self.opinion, self.words = opinion, opinion.words
         self.level = nn.Parameter(torch.zeros(self.words), requires_grad=False)
 
     def forward(self, frames: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
         if not frames.shape[1]:
             return frames.new_zeros(len(frames), 0, self.words), state
-        scores, state = self.spotter(self.phones(frames).log_softmax(-1), state, lengths)
-        logits = self.SLOPE * (scores - self.level)
+        opinion, state = self.opinion(frames, state, lengths)
+        logits = self.SLOPE * (opinion - self.level)
         return (logits if lengths is None else zero_padding(logits, lengths)), state
 
     def lower(self, word: int, amount: float) -> None:
@@ -242,11 +268,20 @@ class TriggerNetwork(nn.Module):
         self.head: Head | PhoneHead = self._head(config)
 
     def _head(self, config: TriggerConfig) -> "Head | PhoneHead":
-        if config.head.kind != "phones":
-            return Head(config.head, self.front.size, len(config.words))
-        if config.backbone is None or len(config.spellings) != len(config.words):
-            raise ConfigError("a head of phones wants a backbone and the spellings of every word")
-        return PhoneHead(config.spellings, self.front.size, config.backbone.symbols)
+        opinion, given = None, len(config.spellings)
+        if config.backbone is not None and given == len(config.words):
+            opinion = PhoneOpinion(config.spellings, self.front.size, config.backbone.symbols)
+        elif given or config.head.kind == "phones":
+            raise ConfigError(f"{given} spellings for {len(config.words)} words; as many, and a backbone, were wanted")
+        if config.head.kind == "phones":
+            return PhoneHead(cast(PhoneOpinion, opinion))
+        return Head(config.head, self.front.size, len(config.words), opinion)
+
+    def load_backbone(self, backbone: Backbone) -> None:
+        """Take over a trained backbone, also as the ground of the phones' opinion."""
+        self.front.backbone.load_state_dict(backbone.state_dict())
+        if self.head.opinion is not None:
+            self.head.opinion.phones.load_state_dict(backbone.output.state_dict())
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from voiceseq.datasets.manifest import held_out
 from voiceseq.datasets.synthesis import TriggerClip, gather_clips
 from voiceseq.models.backbone import Backbone, BackboneConfig
 from voiceseq.text.normalise import normalise
+from voiceseq.text.pronounce import Pronunciation
+from voiceseq.text.vocabulary import Vocabulary
 from voiceseq.wakeword.windows import Example
 
 DEV_SHARE = 0.4  # of the bank's streams are for thresholds alone
@@ -33,6 +35,11 @@ class Ground:
             part = dev if held_out(f"{stream.source}-{place}", DEV_SHARE) else train
             part += stream.without(spoken, round(AFTER_S / self.bank.frame_s))
         return train, dev
+
+    def spell(self, ways: Sequence[Pronunciation]) -> tuple[tuple[int, ...], ...]:
+        """Pronunciations as numbers of the backbone's phones."""
+        phones = Vocabulary.from_json(self.bundle.vocabularies["phones"])
+        return tuple(tuple(phones.index(phone) for phone in way) for way in ways)
 
     def hear(self, clips: Iterable[TriggerClip], rows: int = 32) -> list[Example]:
         """The backbone's frames of clips, in their order; half precision, since there are hours of them."""

@@ -9,7 +9,6 @@ import numpy as np
 from voiceseq.inference.events import Decision
 from voiceseq.inference.pronounce import Pronouncer
 from voiceseq.models.trigger import HeadConfig, TriggerConfig, TriggerNetwork
-from voiceseq.text.vocabulary import Vocabulary
 from voiceseq.wakeword.deciding import decide
 from voiceseq.wakeword.ground import Ground
 from voiceseq.wakeword.learning import Lessons, Tell
@@ -23,12 +22,10 @@ def make_instant(
 ) -> dict[str, Any]:
     """The bundle ``out``, with its threshold set on all of the bank; returns its report."""
     said = ways(phrase, pronouncer, tell)
-    phones = Vocabulary.from_json(ground.bundle.vocabularies["phones"])
-    spellings = tuple(tuple(phones.index(phone) for phone in way) for way in said)
+    spellings = ground.spell(said)
     config = TriggerConfig((phrase,), ground.network.config, HeadConfig("phones"), spellings=(spellings,))
     network = TriggerNetwork(config)
-    network.front.backbone.load_state_dict(ground.network.state_dict())
-    network.head.phones.load_state_dict(ground.network.output.state_dict())  # type: ignore[union-attr]
+    network.load_backbone(ground.network)
     network.eval()
     train, dev = ground.streams([phrase])
     streams = [dataclasses.replace(one, frames=one.frames.astype(np.float16)) for one in [*train, *dev]]

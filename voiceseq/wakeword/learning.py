@@ -21,7 +21,7 @@ from voiceseq.audio.noises import made_noises
 from voiceseq.datasets.manifest import Clip, held_out
 from voiceseq.datasets.recordings import Recordings, Utterance
 from voiceseq.datasets.synthesis import ClipSettings, TriggerClips
-from voiceseq.models.trigger import HeadConfig, TriggerConfig, TriggerNetwork
+from voiceseq.models.trigger import HeadConfig, Spellings, TriggerConfig, TriggerNetwork
 from voiceseq.tasks.base import OptimiserConfig
 from voiceseq.tasks.trigger import TriggerTask
 from voiceseq.tasks.trigger_loss import TriggerLoss
@@ -126,13 +126,14 @@ class Classroom:
 
 def learn(
     words: Sequence[str],
+    spellings: Spellings,
     classroom: Classroom,
     streams: Sequence[Frames],
     learning: Learning,
     tell: Tell = lambda text: None,
 ) -> TriggerNetwork:
     """A network whose head knows the words; ``streams`` are hours of frames without them."""
-    task = new_task(words, classroom.ground, learning)
+    task = new_task(words, spellings, classroom.ground, learning)
     tell(f"{learning.clips} training clips")
     windows = Windows(classroom.examples(learning), streams, classroom.alike(learning))
     for number, steps in enumerate(learning.rounds):
@@ -145,12 +146,12 @@ def learn(
     return network
 
 
-def new_task(words: Sequence[str], ground: Ground, learning: Learning) -> TriggerTask:
+def new_task(words: Sequence[str], spellings: Spellings, ground: Ground, learning: Learning) -> TriggerTask:
     """A head that knows nothing yet, on the ground's backbone, which stays as it is."""
-    model = TriggerConfig(tuple(words), ground.network.config, learning.head)
+    model = TriggerConfig(tuple(words), ground.network.config, learning.head, spellings=spellings)
     optimiser = OptimiserConfig(learning_rate=learning.learning_rate)
     task = TriggerTask(model, optimiser, _About(tuple(words), learning.seed), learning.loss)
-    task.network.front.backbone.load_state_dict(ground.network.state_dict())
+    task.network.load_backbone(ground.network)
     task.network.front.requires_grad_(False)
     task.frozen = True
     return task

@@ -22,7 +22,7 @@ from voiceseq.errors import InputError
 from voiceseq.inference.events import Decision
 from voiceseq.inference.pronounce import Pronouncer, found_dictionary
 from voiceseq.models.trigger import TriggerNetwork
-from voiceseq.text.pronounce import Dictionary, Pronunciation, pronounce_phrase, syllables
+from voiceseq.text.pronounce import Dictionary, Pronunciation, accents_of, pronounce_phrase, syllables
 from voiceseq.wakeword.card import card
 from voiceseq.wakeword.deciding import decide, misses
 from voiceseq.wakeword.ground import Ground
@@ -82,7 +82,8 @@ def make(
     heard = [one.frames for one in ground.hear(TriggerClip(_samples(clip), ()) for clip in own.negatives)]
     streams = [stream.frames.astype(np.float16) for stream in train] + heard
     classroom = Classroom(ground, lessons, recipe.learning.seed)
-    network = learn(words, classroom, streams, recipe.learning, tell)
+    spellings = tuple(ground.spell(said[word]) for word in words)
+    network = learn(words, spellings, classroom, streams, recipe.learning, tell)
     tell("threshold")
     decisions, alarms = decide(network.head, words, dev, recipe.alarms_per_hour, recipe.decision, network.frame_s)
     report = {
@@ -98,7 +99,8 @@ def make(
 
 def ways(phrase: str, pronouncer: Pronouncer, tell: Tell) -> list[Pronunciation]:
     """How the phrase is said; one that is too short is told about."""
-    found = pronounce_phrase(phrase, found_dictionary(), pronouncer.letters_to_sounds, accents=True)
+    likely = pronounce_phrase(phrase, found_dictionary(), pronouncer.letters_to_sounds, most=3)
+    found = list(dict.fromkeys([*likely, *(other for way in likely[:2] for other in accents_of(way))]))[:6]
     if max(syllables(way) for way in found) < 2:
         tell(f"{phrase!r} has one syllable: it will alarm often; two to four syllables are best")
     return found

@@ -1,0 +1,130 @@
+"""`make demo`: what it says of wake words with and without bundles, and the clips that ship for it."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from places import ROOT
+from voiceseq.apps import demo
+
+import voiceseq
+from voiceseq.audio.features import FeatureConfig
+from voiceseq.audio.files import read_audio, write_audio
+from voiceseq.datasets.manifest import Clip, read_manifest, write_manifest
+from voiceseq.inference.events import Decision
+from voiceseq.models.backbone import BackboneConfig
+from voiceseq.models.trigger import HeadConfig, TriggerConfig, TriggerNetwork
+
+CLIPS = ROOT / "data" / "clips"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    """Nothing is trained, and no bundle is there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "BUNDLES", ("nobody-has-this", "nor-that"))
+    monkeypatch.setattr(demo, "dates", lambda: print("and on it goes") or 7)
+    return tmp_path
+
+
+def small_bundle(path: Path, threshold: float) -> Path:
+    """A network of random weights; at a low threshold it hears its words everywhere."""
+    torch.manual_seed(1)
+    backbone = BackboneConfig(symbols=5, features=FeatureConfig(mels=13), channels=9, size=14, layers=1, bottleneck=7)
+    network = TriggerNetwork(TriggerConfig(("one", "two"), backbone, HeadConfig(size=6)))
+    decisions = dict.fromkeys(network.words, Decision(threshold))
+    return voiceseq.save_bundle(
+        path, kind="trigger", config=network.config, weights=network.state_dict(), decoding=decisions
+    )
+
+
+def test_without_bundles_one_line_tells_and_the_rest_runs(here, capsys):
+    assert demo.main() == 7
+    lines = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert lines[1].startswith("   left out: nobody-has-this, nor-that (no bundle 'nobody-has-this'")
+    assert lines[2:] == ["and on it goes"]
+    assert not (here / "runs/demo/wakeword.png").exists()
+
+
+def test_it_prints_the_events_of_every_clip_and_draws_the_scores(here, capsys, monkeypatch):
+    low, high = small_bundle(here / "low", 0.01), small_bundle(here / "high", 0.999)
+    monkeypatch.setattr(demo, "BUNDLES", (str(low), "nor-that", str(high)))
+    drawn = []
+    plot = demo.plot_trace
+    monkeypatch.setattr(demo, "plot_trace", lambda *given: drawn.append(given) or plot(*given))
+    demo.main()
+    printed = capsys.readouterr().out
+    assert "left out: nor-that (" in printed
+    detector = voiceseq.load(low)
+    for clip in read_manifest(CLIPS / "manifest.jsonl"):
+        events = detector.detect(read_audio(clip.audio).samples)
+        told = ", ".join(f"{event.word} at {event.time:.2f} s, score {event.score:.2f}" for event in events)
+        assert events
+        assert f"{low} {told}\n" in printed
+    assert printed.count(f"{high} nothing\n") == 3
+    (times, scores, thresholds, heard, path, _), *_ = drawn
+    assert list(scores) == ["one", "two"]
+    assert thresholds == {"one": 0.01, "two": 0.01}
+    assert times[-1] == pytest.approx(sum(clip.duration for clip in read_manifest(CLIPS / "manifest.jsonl")), abs=0.05)
+    assert heard
+    assert (here / path).stat().st_size > 5000
+
+
+def test_a_damaged_bundle_is_left_out_by_its_error(here, capsys, monkeypatch):
+    path = small_bundle(here / "low", 0.5)
+    (path / "bundle.json").write_text("{")
+    monkeypatch.setattr(demo, "BUNDLES", (str(path),))
+    assert demo.main() == 7
+    assert f"left out: {path} (" in capsys.readouterr().out
+
+
+def test_a_clip_at_another_rate_is_drawn_on_the_same_clock(here, monkeypatch):
+    time = np.arange(2 * 44_100) / 44_100
+    path = write_audio(here / "tone.wav", 0.1 * np.sin(2 * np.pi * 440 * time), 44_100)
+    write_manifest(here / "manifest.jsonl", [Clip("tone", path, 2.0, text="", extra={"words": []})])
+    monkeypatch.setattr(demo, "CLIPS", here / "manifest.jsonl")
+    monkeypatch.setattr(demo, "BUNDLES", (str(small_bundle(here / "low", 0.5)),))
+    times = []
+    monkeypatch.setattr(demo, "plot_trace", lambda *given: times.append(given[0]))
+    demo.main()
+    assert times[0][-1] == pytest.approx(2.0, abs=0.05)
+
+
+# --- the clips -------------------------------------------------------------------------------------------------------
+
+
+def test_the_clips_are_small_and_as_the_manifest_says():
+    clips = read_manifest(CLIPS / "manifest.jsonl")
+    assert {clip.audio.name for clip in clips} == {path.name for path in CLIPS.glob("*.flac")}
+    assert sum(path.stat().st_size for path in CLIPS.iterdir()) < 300_000
+    for clip in clips:
+        audio = read_audio(clip.audio)
+        assert (audio.sample_rate, audio.samples.ndim) == (16_000, 1)
+        assert audio.duration_s == pytest.approx(clip.duration, abs=0.001)
+        assert not audio.warnings
+
+
+def test_where_a_word_is_said_there_is_sound_and_its_text_has_it():
+    said = {clip.id: clip.extra["words"] for clip in read_manifest(CLIPS / "manifest.jsonl")}
+    assert {name: [word for word, _, _ in words] for name, words in said.items()} == {
+        "computer": ["computer"],
+        "two-words": ["alexa", "jarvis"],
+        "no-words": [],
+    }
+    for clip in read_manifest(CLIPS / "manifest.jsonl"):
+        samples = read_audio(clip.audio).samples
+        for word, start, end in clip.extra["words"]:
+            assert word in clip.text.lower()
+            assert 0.25 < end - start < 1.0
+            middle = samples[round(16_000 * start) : round(16_000 * end)]
+            assert middle.std() > 20 * samples[:4000].std()  # before the first word is the room alone
+
+
+def test_the_page_tells_of_every_clip():
+    page = (CLIPS / "README.md").read_text()
+    for clip in read_manifest(CLIPS / "manifest.jsonl"):
+        assert f"`{clip.audio.name}`" in page
+        for sentence in re.split(r"(?<=[.?]) ", clip.text):
+            assert sentence in page
