@@ -66,14 +66,20 @@ def find_detectors() -> dict[str, Any]:
 
 
 def draw(name: str, detector: Any, clips: list[Clip]) -> Path:
-    """The clips as one recording, which is how a detector that never stops listening meets them."""
-    sound = np.concatenate([read_audio(clip.audio, sample_rate=detector.sample_rate).samples for clip in clips])
-    times, scores = detector.scores(sound, detector.sample_rate)
-    heard = [(event.word, event.time) for event in detector.detect(sound, detector.sample_rate)]
-    columns = dict(zip(detector.words, scores.T, strict=True))
+    """Each clip is heard by itself, as it was above, and drawn after the one before."""
+    start, heard, times, scores = 0.0, [], [], []
+    for clip in clips:
+        audio = read_audio(clip.audio)
+        ends, found = detector.scores(audio.samples, audio.sample_rate)
+        events = detector.detect(audio.samples, audio.sample_rate)
+        heard += [(event.word, start + event.time) for event in events]
+        times.append(start + ends)
+        scores.append(found)
+        start += audio.duration_s
+    columns = dict(zip(detector.words, np.concatenate(scores).T, strict=True))
     thresholds = {word: detector.threshold(word) for word in detector.words}
     title = f"{name}: {', '.join(clip.audio.name for clip in clips)}"
-    return plot_trace(times, columns, thresholds, heard, FOLDER / "wakeword.png", title)
+    return plot_trace(np.concatenate(times), columns, thresholds, heard, FOLDER / "wakeword.png", title)
 
 
 # --- dates -----------------------------------------------------------------------------------------------------------

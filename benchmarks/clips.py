@@ -31,7 +31,7 @@ CLIPS: dict[str, list[tuple[Sentence, int, str]]] = {
     ],
     "no-words": [
         (Sentence("The commuters were late again."), 118, ""),
-        (Sentence("Alex asked why, but nobody had an answer."), 333, ""),
+        (Sentence("Alex knew why, but nobody asked him."), 333, ""),
     ],
 }
 

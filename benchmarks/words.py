@@ -24,6 +24,7 @@ from voiceseq.datasets.corpora.wakewords import HELD_OUT_SHARE, part_of, person,
 from voiceseq.datasets.manifest import Clip, held_out, read_manifest
 from voiceseq.datasets.recordings import Recordings
 from voiceseq.datasets.voices import find_voices
+from voiceseq.models.trigger import HeadConfig
 from voiceseq.wakeword.ground import Ground
 from voiceseq.wakeword.learning import Learning
 from voiceseq.wakeword.making import Own, Recipe, make
@@ -98,7 +99,10 @@ def main() -> int:
     for words in [list(SIX)] if args.six else [[word] for word in args.words]:
         started = time.time()
         name = "six-words" if args.six else words[0].replace(" ", "-")
-        learning = Learning(seed=args.seed, clips=4500 if args.six else 2200, alike_clips=800 if args.six else 500)
+        learning = Learning(seed=args.seed)
+        if args.six:
+            head = HeadConfig(size=96)
+            learning = Learning(4500, 800, rounds=(900, 700, 700), mined=300, head=head, seed=args.seed)
         own = own_material(words, args.shared, args.free, args)
         report = make(
             words,

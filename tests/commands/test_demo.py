@@ -57,18 +57,22 @@ def test_it_prints_the_events_of_every_clip_and_draws_the_scores(here, capsys, m
     demo.main()
     printed = capsys.readouterr().out
     assert "left out: nor-that (" in printed
-    detector = voiceseq.load(low)
+    detector, start, wanted = voiceseq.load(low), 0.0, []
     for clip in read_manifest(CLIPS / "manifest.jsonl"):
         events = detector.detect(read_audio(clip.audio).samples)
         told = ", ".join(f"{event.word} at {event.time:.2f} s, score {event.score:.2f}" for event in events)
         assert events
         assert f"{low} {told}\n" in printed
+        wanted += [(event.word, start + event.time) for event in events]
+        start += clip.duration
     assert printed.count(f"{high} nothing\n") == 3
     (times, scores, thresholds, heard, path, _), *_ = drawn
     assert list(scores) == ["one", "two"]
     assert thresholds == {"one": 0.01, "two": 0.01}
-    assert times[-1] == pytest.approx(sum(clip.duration for clip in read_manifest(CLIPS / "manifest.jsonl")), abs=0.05)
-    assert heard
+    assert times[-1] == pytest.approx(start, abs=0.05)
+    assert np.all(np.diff(times) > 0)
+    assert [word for word, _ in heard] == [word for word, _ in wanted]  # clip after clip, as they were printed
+    assert [time for _, time in heard] == pytest.approx([time for _, time in wanted], abs=0.001)
     assert (here / path).stat().st_size > 5000
 
 

@@ -297,3 +297,13 @@ def test_processes_share_a_batch(record: Recorder) -> None:
     clips = TriggerClips(said, [], [], [], ClipSettings(), batch=4)
     whole, parts = clips(3), [clips(3, rank, 2) for rank in range(2)]
     assert torch.equal(torch.stack([part.samples for part in parts], 1).flatten(0, 1), whole.samples)
+
+
+def test_a_recording_that_gives_a_sample_more_is_cut(record: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As telephone talk does that is brought to 16 kHz."""
+    word = Utterance(record("word", constant(0.5)), 0, 0.0, 0.5)
+    settings = ClipSettings(seconds=2.0, babble=1.0, silent=0.0, hiss=1.0, triggers=(1, 1), others=(0, 0))
+    clips = TriggerClips([word], [], [record("talk", constant(9.0))], [], settings, seed=3)
+    longer = lambda self, rng, source, count: constant((count + 1) / SAMPLE_RATE)  # noqa: E731
+    monkeypatch.setattr(TriggerClips, "_from_anywhere", longer)
+    assert len(clips.make(0).samples) == 32_000

@@ -54,9 +54,28 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"bundle": str(out), "report": report})
     else:
-        print(f"bundle  {out}")
-        print(f"listen  voiceseq listen --model {out}")
+        for line in summary(report):
+            print(line)
+        print(f"bundle        {out}")
+        print(f"listen        voiceseq listen --model {out}")
     return 0
+
+
+def summary(report: dict[str, Any]) -> list[str]:
+    """What to expect of a wake word, in a few lines."""
+    alarms, lines = report["false alarms on sound for the threshold"], []
+    for word, said in report["words"].items():
+        rate = alarms[word]["per hour"]
+        lines.append(f"{word}  {'; '.join(said[:3])}")
+        lines.append(
+            f"false alarms  {rate['per_hour']:.2f} an hour on {alarms['hours']:.1f} h of {', '.join(alarms['kinds'])} "
+            f"that it did not learn from (95 %: {rate['low']:.2f} to {rate['high']:.2f})"
+        )
+        missed = report["missed, synthetic voices never trained on"].get(word)
+        if missed:
+            lines.append(f"missed        {missed['missed']} of {missed['of']}, said by synthetic voices new to it")
+    lines += [f"expect        {report['expect']}"] if "expect" in report else []
+    return lines
 
 
 def make_trained(

@@ -308,7 +308,7 @@ class TriggerClips:
         while found < size:
             parts.append(self._faded(self._from_anywhere(rng, source, size - found)))
             found += len(parts[-1])
-        return np.concatenate(parts)
+        return np.concatenate(parts)[:size]  # a recording at another rate may give a sample more
 
     def _from_anywhere(self, rng: np.random.Generator, source: Recordings, count: int) -> Samples:
         number, first = source.anywhere(rng)

@@ -41,7 +41,12 @@ CHANGEABLE = (
 )
 
 # what Lightning says of itself to everybody, whatever the run
-_CHATTER = (".*treespec.*", ".*no `val_dataloader`.*", ".*does not have many workers.*", ".*smaller than the logging interval.*")
+_CHATTER = (
+    ".*treespec.*",
+    ".*no `val_dataloader`.*",
+    ".*does not have many workers.*",
+    ".*smaller than the logging interval.*",
+)
 
 
 @dataclass(frozen=True)

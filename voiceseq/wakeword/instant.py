@@ -17,6 +17,17 @@ from voiceseq.wakeword.making import Recipe, ways, write
 DECISION = Decision(refractory_s=1.2)
 
 
+def expectation(ground: Ground) -> str:
+    """How many words an instant detector misses, as measured for some when the backbone was made."""
+    known = ground.bundle.metrics.get("instant")
+    if not known:
+        return "an instant detector misses more than a trained one: leave --instant out when there is time"
+    return (
+        f"people's words missed at {known['per hour']:g} false alarms an hour: {known['missed %']:.0f} % in the mean "
+        f"of {known['words']} words; training without --instant makes it far better"
+    )
+
+
 def make_instant(
     phrase: str, out: Path, ground: Ground, pronouncer: Pronouncer, alarms_per_hour: float, tell: Tell
 ) -> dict[str, Any]:
@@ -35,6 +46,7 @@ def make_instant(
         "false alarms on sound for the threshold": alarms,
         "missed, synthetic voices never trained on": {},
         "material": {"synthetic": 0, "recorded": 0, "voices": 0},
+        "expect": expectation(ground),
     }
     write(out, network, decisions, report, ground, Lessons(), Recipe(alarms_per_hour=alarms_per_hour))
     return report

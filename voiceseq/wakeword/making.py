@@ -125,7 +125,7 @@ def gather_lessons(
         if voices:
             near = sounding_alike(word, said[word], dictionary)
             folder = work / re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-")
-            seed = recipe.learning.seed + 10 * number
+            seed = recipe.learning.seed
             material = say_material(word, number, near, folder, recipe.amounts, voices, seed, recipe.workers, tell)
             lessons.spoken += material.said
             lessons.others += material.alike
