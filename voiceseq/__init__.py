@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from voiceseq.errors import MissingDependencyError as MissingDependencyError
     from voiceseq.errors import VoiceseqError as VoiceseqError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # What opens a bundle of each kind; the class has a classmethod from_bundle(bundle).
 KINDS = {

@@ -46,7 +46,11 @@ def everything(probability: float = 1.0) -> AugmentConfig:
 
 
 def read_config(path: Path) -> AugmentConfig:
-    return hydra.utils.instantiate(OmegaConf.load(path), _convert_="all")
+    written = OmegaConf.load(path)
+    for base in written.pop("defaults", []):  # a config may stand on another
+        if base != "_self_":
+            written = OmegaConf.merge(OmegaConf.load(path.with_name(f"{base}.yaml")), written)
+    return hydra.utils.instantiate(written, _convert_="all")
 
 
 def test_off_is_the_very_same_samples():
@@ -231,7 +235,7 @@ def test_the_configs_are_built_and_work(path):
 
 
 def test_the_default_config_names_every_effect():
-    assert {path.stem for path in CONFIGS} == {"default", "telephone"}
+    assert {path.stem for path in CONFIGS} == {"default", "telephone", "words"}
     written = OmegaConf.load(ROOT / "conf/augment/default.yaml")
     for part in dataclasses.fields(AugmentConfig):
         assert set(written[part.name]) == {one.name for one in dataclasses.fields(part.default)}

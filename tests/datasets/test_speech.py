@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from voiceseq.audio.augment import AugmentConfig, Augmenter, Gain, Speed
 from voiceseq.audio.files import write_audio
 from voiceseq.datasets.manifest import Clip
-from voiceseq.datasets.speech import SpeechBatches, Spoken
+from voiceseq.datasets.speech import Hardening, SpeechBatches, Spoken
+from voiceseq.datasets.teachers import Lessons
 from voiceseq.errors import InputError
 
 
@@ -29,7 +31,7 @@ def test_a_pass_reads_every_clip_once_and_right(spoken: list[Spoken]) -> None:
         for wave, length, target in zip(batch.samples, batch.lengths, batch.targets, strict=True):
             number = int(target[0])
             assert length == 1000 + 137 * (number - 1)
-            assert torch.allclose(wave[:length], torch.tensor(number / 100))
+            assert torch.allclose(wave[:length], torch.tensor(number / 100), atol=1 / 32768)
             assert not wave[length:].any()
             seen[number] += 1
     assert seen == Counter(range(1, 21))
@@ -47,13 +49,38 @@ def test_batches_repeat_under_a_seed_and_differ_between_passes(spoken: list[Spok
 
 
 def test_augmentation_draws_from_seed_pass_and_clip(spoken: list[Spoken]) -> None:
-    def noisy(wave: np.ndarray, generator: torch.Generator) -> np.ndarray:
-        return wave + torch.rand(1, generator=generator).numpy()
+    hard = Hardening(Augmenter(AugmentConfig(gain=Gain(probability=1.0, db=(-20.0, 6.0)))), share=1.0)
+    batches = SpeechBatches(spoken, 16_000, 1.0, 3, hard)
+    assert batches(0).augmented
+    assert batches(0).samples.equal(SpeechBatches(spoken, 16_000, 1.0, 3, hard)(0).samples)
+    one, other = (batches.load([0], number, augmented=True).samples for number in (0, 1))
+    assert not one.equal(other)
+    assert float(batches.load([0, 1], augmented=True).samples[0, 0]) != pytest.approx(0.01, rel=1e-2)
+    assert float(batches.load([0, 1]).samples[0, 0]) == pytest.approx(0.01, rel=1e-2)
 
-    batches = SpeechBatches(spoken, 16_000, 1.0, 3, noisy)
-    assert batches(0).samples.equal(SpeechBatches(spoken, 16_000, 1.0, 3, noisy)(0).samples)
-    assert not batches.load([0], 0).samples.equal(batches.load([0], 1).samples)
-    assert float(batches.load([0, 1]).samples[0, 0]) != pytest.approx(0.01)
+
+def test_it_starts_with_short_clips_as_they_are_and_then_half_are_hard(spoken: list[Spoken]) -> None:
+    hard = Hardening(Augmenter(AugmentConfig(gain=Gain(probability=1.0, db=(3.0, 6.0)))), share=0.5, start=30)
+    batches = SpeechBatches(spoken, 16_000, 0.3, 3, hard)
+    early = [batches(step) for step in range(30)]
+    assert not any(batch.augmented for batch in early)
+    assert max(int(batch.lengths.max()) for batch in early) < 2_800  # of up to 3,603
+    late = [batches(step).augmented for step in range(30, 230)]
+    assert 70 < sum(late) < 130
+
+
+def test_a_teachers_times_move_with_the_sound(spoken: list[Spoken]) -> None:
+    """At double speed everything happens at half the time; what the teacher said stays."""
+    places = {item.clip.id: (3 * row, 3) for row, item in enumerate(spoken)}
+    lessons = Lessons(np.arange(20 * 3 * 4).reshape(-1, 4).astype(np.float16), places)
+    hard = Hardening(Augmenter(AugmentConfig(speed=Speed(probability=1.0, factor=(2.0, 2.0)))), share=1.0)
+    batches = SpeechBatches(spoken, 16_000, 1.0, 3, hard, lessons)
+    plain, fast = (batches.load([5, 7], augmented=augmented).lesson for augmented in (False, True))
+    assert plain is not None
+    assert fast is not None
+    torch.testing.assert_close(fast.times, plain.times / 2)
+    torch.testing.assert_close(fast.frames, plain.frames)
+    assert plain.frames[1, 2].tolist() == [92, 93, 94, 95]
 
 
 def test_impossible_batches_are_refused(spoken: list[Spoken]) -> None:

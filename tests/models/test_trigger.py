@@ -1,6 +1,7 @@
 """The detector's network: one answer, whatever the cut into chunks and the company in the batch."""
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from voiceseq.bundles import load_bundle, save_bundle
 from voiceseq.errors import ConfigError, InputError
 from voiceseq.models.backbone import BackboneConfig
 from voiceseq.models.trigger import PIECE, HeadConfig, TriggerConfig, TriggerNetwork
@@ -199,3 +201,12 @@ def test_spellings_want_a_word_each_and_a_backbone() -> None:
     ):
         with pytest.raises(ConfigError, match="spellings"):
             TriggerNetwork(config)
+
+
+@spelt
+def test_a_bundle_brings_it_back(kind: str, tmp_path: Path) -> None:
+    network = make_spelt(kind).float()
+    path = save_bundle(tmp_path / "word", kind="trigger", config=network.config, weights=network.state_dict())
+    again = load_bundle(path).network(TriggerNetwork, TriggerConfig).eval()
+    samples = sound(1, 9_000).float()
+    torch.testing.assert_close(again(samples)[0], network(samples)[0])

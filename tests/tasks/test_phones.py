@@ -26,7 +26,7 @@ def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
     write_manifest(tmp_path / "m.jsonl", clips)
     (tmp_path / "d.dict").write_text("moon M UW1 N\nmama M M M AA1\n")
     with pytest.warns(UserWarning, match="clips were left out"):
-        data = PhoneData(str(tmp_path), ["m.jsonl"], ["m.jsonl"], str(tmp_path / "d.dict"), batch_s=2.0)
+        data = PhoneData(str(tmp_path), ["m.jsonl"], ["m.jsonl"], [str(tmp_path / "d.dict")], batch_s=2.0)
     kept = data.batches.spoken
     assert 10 < len(kept) < 40
     task = PhoneTask(BackboneConfig(channels=4, size=8, layers=1, bottleneck=4), OptimiserConfig(), data)

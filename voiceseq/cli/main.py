@@ -44,7 +44,7 @@ COMMANDS = {
     "listen": Command(
         "voiceseq.cli.listen",
         "hear wake words: live from the microphone, or in files",
-        "voiceseq listen --model alexa",
+        "voiceseq listen --file talk.wav --json",
     ),
     "wakeword": Command(
         "voiceseq.cli.wakeword",

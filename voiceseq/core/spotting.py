@@ -48,9 +48,9 @@ class PhraseSpotter(nn.Module):
         self.blank, self.least = blank, max((symbol for one in spellings for symbol in one), default=0) + 1
         _check(self.counts, spellings, blank)
         phones = torch.tensor([len(spelling) for spelling in spellings])
-        labels = torch.full((len(spellings), 2 * int(phones.max()) - 1), blank)
-        for row, spelling in enumerate(spellings):
-            labels[row, : 2 * len(spelling) : 2] = torch.tensor(spelling)
+        states = 2 * max(map(len, spellings)) - 1
+        rows = [[symbol for phone in spelling for symbol in (phone, blank)][:-1] for spelling in spellings]
+        labels = torch.tensor([row + [blank] * (states - len(row)) for row in rows])
         for name, values in (
             ("labels", labels),
             ("shut", ~jumps(labels, blank)),

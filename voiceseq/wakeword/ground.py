@@ -7,13 +7,14 @@ import torch
 
 from voiceseq.bundles import load_bundle
 from voiceseq.datasets.bank import AFTER_S, Bank, Stream, weights_sha256
+from voiceseq.datasets.frame_codec import dequantise, quantise
 from voiceseq.datasets.manifest import held_out
 from voiceseq.datasets.synthesis import TriggerClip, gather_clips
 from voiceseq.models.backbone import Backbone, BackboneConfig
 from voiceseq.text.normalise import normalise
 from voiceseq.text.pronounce import Pronunciation
 from voiceseq.text.vocabulary import Vocabulary
-from voiceseq.wakeword.windows import Example
+from voiceseq.wakeword.windows import Example, Frames
 
 DEV_SHARE = 0.4  # of the bank's streams are for thresholds alone
 
@@ -57,4 +58,9 @@ class Ground:
         with torch.inference_mode():
             output, _ = self.network(batch.samples, lengths=batch.lengths)
         rows = zip(output.bottleneck.numpy(), output.lengths.tolist(), batch.ends, strict=True)
-        return [Example(frames[:length].astype(np.float16), ends) for frames, length, ends in rows]
+        return [Example(self._as_in_the_bank(frames[:length]), ends) for frames, length, ends in rows]
+
+    def _as_in_the_bank(self, frames: Frames) -> Frames:
+        """The bank's frames are coarse; what stands against them must be as coarse, or a head learns to see that."""
+        levels = self.bank.config.levels
+        return dequantise(quantise(frames, levels), levels).astype(np.float16)

@@ -36,13 +36,13 @@ DEV_VOICES = 0.12  # of the synthetic voices are kept for the report
 AUGMENT = AugmentConfig(
     speed=Speed(probability=0.3, factor=(0.9, 1.12)),
     room=RoomEffect(probability=0.35),
-    noise=Noise(probability=0.6, snr_db=(0.0, 30.0)),
+    noise=Noise(probability=0.7, snr_db=(0.0, 25.0)),
     equaliser=Equaliser(probability=0.4),
     band=Band(probability=0.1),
     gain=Gain(probability=0.5, db=(-20.0, 6.0)),
     clip=Clipping(probability=0.08),
     codec=Codec(probability=0.12),
-    telephone=Telephone(probability=0.15),
+    telephone=Telephone(probability=0.25),
 )
 WITH_WORD = ClipSettings(seconds=4.5, triggers=(1, 2), others=(0, 2), hiss=0.8)
 WITHOUT = ClipSettings(seconds=4.5, triggers=(0, 0), others=(2, 4), talk=0.1, broken_off=0.35)
@@ -55,7 +55,7 @@ class Learning:
     ``real_share`` of the training clips are made of people's recordings, where there are any.
     """
 
-    clips: int = 2200
+    clips: int = 3000
     alike_clips: int = 500
     real_share: float = 0.5
     rounds: tuple[int, ...] = (600, 500, 500)

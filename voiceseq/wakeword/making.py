@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,7 @@ def unheard(
     for number, word in enumerate(words):
         takes = [one for one in tried if one.word == number]
         if takes:
-            examples = classroom.clips(takes, 200, WITH_WORD, 5)
+            examples = classroom.clips(takes, 200, replace(WITH_WORD, triggers=(1, 1)), 5)
             found[word] = misses(network.head, number, examples, decisions[word], network.frame_s)
     return found
 
