@@ -284,8 +284,8 @@ def test_live_events_are_those_of_the_file(here, virtual_microphone, rate):  # n
         assert live.said("") == "voiceseq: stopped\n"
     assert [event["word"] for event in found] == ["low", "high", "low"]
     start = found[0]["time"] - TIMES[0]
-    assert start > 0
-    assert [event["time"] - start for event in found] == pytest.approx(TIMES, abs=0.031)  # frames are 30 ms
+    assert start > -0.031  # frames are 30 ms; a sound server may begin with the sound
+    assert [event["time"] - start for event in found] == pytest.approx(TIMES, abs=0.031)
 
 
 RECORD = """
