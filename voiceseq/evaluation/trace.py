@@ -32,7 +32,10 @@ def plot_trace(
         raise InputError(f"{len(times)} times; as many scores for each of at least one word were wanted ({wrong})")
     from matplotlib.figure import Figure  # here, since it takes half a second; Figure alone needs no display
 
-    figure = Figure(figsize=(11, 0.9 + 1.5 * len(scores)), dpi=130, layout="constrained")
+    height = 0.9 + 1.5 * len(scores)
+    figure = Figure(figsize=(11, height), dpi=130)
+    # constrained layout gives up on the marks above the panels, with a warning
+    figure.subplots_adjust(left=0.08, right=0.98, top=1 - 0.35 / height, bottom=0.5 / height, hspace=0.25)
     panels = figure.subplots(len(scores), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (word, values) in zip(panels, scores.items(), strict=True):
         axes.fill_between(*_thinned(times, values), color="tab:blue", linewidth=0.5)
