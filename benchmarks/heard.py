@@ -103,6 +103,8 @@ def main() -> int:
     hours = ", ".join(f"{hours:.1f} h of {kind}" for kind, hours in report["hours"].items())
     command = f"python benchmarks/heard.py {shlex.quote(args.title)} " + " ".join(Path(b).name for b in args.bundles)
     command += f" --part {args.part}" if args.part else ""
+    command += f" --conditions {args.conditions}" if args.conditions != parser.get_default("conditions") else ""
+    command += " --free DIR" if args.free else ""
     write_section(args.title, command, rows, f"False alarms on {hours}. Curve: thresholds from these very negatives.")
     for row in rows:
         print("  ".join(str(value) for value in row.values()))

@@ -218,9 +218,9 @@ def test_effects_one_after_the_other_compose():
 
 
 def test_it_serves_the_datasets_and_their_workers():
-    augment = pickle.loads(pickle.dumps(Augmenter(everything(), NOISES, ROOMS).at(RATE)))
+    augment = pickle.loads(pickle.dumps(Augmenter(everything(), NOISES, ROOMS)))
     wanted = Augmenter(everything(), NOISES, ROOMS)(noise(900), RATE, generator(2)).samples
-    np.testing.assert_array_equal(augment(noise(900), generator(2)), wanted)
+    np.testing.assert_array_equal(augment(noise(900), RATE, generator(2)).samples, wanted)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

@@ -8,6 +8,7 @@ import pytest
 from voiceseq.audio.effects import active_level_db
 from voiceseq.audio.files import write_audio
 from voiceseq.datasets.manifest import Clip
+from voiceseq.datasets.recordings import active_span
 from voiceseq.errors import ConfigError, InputError
 from voiceseq.evaluation.conditions import (
     AFTER_S,
@@ -15,7 +16,6 @@ from voiceseq.evaluation.conditions import (
     RATE,
     Hardener,
     Sound,
-    active_span,
     crossfaded,
     quietest,
     read_word,
@@ -63,7 +63,7 @@ def test_without_times_the_word_is_where_it_sounds(word: Clip) -> None:
     first, last = read_word(bare).start - round(BEFORE_S * RATE), read_word(bare).end - round(BEFORE_S * RATE)
     assert 11680 <= first <= 12000
     assert 20000 <= last <= 20320
-    assert active_span(np.zeros(100, np.float32)) == (0, 100)
+    assert active_span(np.zeros(100, np.float32)) == (0.0, 100 / RATE)
 
 
 @pytest.mark.parametrize("times", [(-0.1, 1.0), (1.0, 1.0), (0.5, 2.5)])

@@ -12,9 +12,8 @@ result within full scale. ``masks`` are for features: see ``specaugment``.
 
 import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -448,13 +447,6 @@ class Augmenter:
             if rng.random() < effect.probability:
                 result = result.then(name, effect.apply(result.samples, sample_rate, rng, self.supply))
         return result if result.applied else replace(result, samples=samples)
-
-    def at(self, sample_rate: int) -> Callable[[Samples, torch.Generator], Samples]:
-        """The samples alone: what ``datasets.speech`` calls an ``Augment``."""
-        return partial(self._samples, sample_rate)
-
-    def _samples(self, sample_rate: int, samples: Samples, generator: torch.Generator) -> Samples:
-        return self(samples, sample_rate, generator).samples
 
 
 def _checked(samples: Samples, sample_rate: int) -> Samples:

@@ -10,16 +10,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from voiceseq.audio.augment import AugmentConfig, Augmenter
-from voiceseq.audio.files import Audio, read_clip
+from voiceseq.audio.files import read_clip
 from voiceseq.datasets.bank import KINDS, Stream, Utterance, write_bank
 from voiceseq.datasets.manifest import Clip, held_out, read_manifest
+from voiceseq.datasets.recordings import Recordings
 from voiceseq.errors import ConfigError, InputError
 
 Samples = NDArray[np.float32]
@@ -212,20 +213,6 @@ def joined(pieces: Sequence[Piece]) -> Piece:
 # --- the bank --------------------------------------------------------------------------------------------------------
 
 
-class Noises(Sequence[Audio]):
-    """The clips of sources of noise and music, read when they are asked for."""
-
-    def __init__(self, sources: Iterable[Source]) -> None:
-        self.clips = [clip for source in sources if source.kind != "speech" for clip in source.clips]
-
-    def __len__(self) -> int:
-        return len(self.clips)
-
-    def __getitem__(self, place: Any) -> Any:
-        clip = self.clips[place]
-        return Audio(read_clip(clip.audio, clip.offset, clip.duration, SAMPLE_RATE), SAMPLE_RATE)
-
-
 def build_bank(
     sources: Sequence[Source],
     listen: Listen,
@@ -254,7 +241,7 @@ def build_bank(
     if not 0 <= share <= 1:
         raise ConfigError(f"{share} of the speech was to be augmented; a share from 0 to 1 was wanted")
     rng = np.random.default_rng(seed)
-    noises = Noises(sources)
+    noises = Recordings([clip for source in sources if source.kind != "speech" for clip in source.clips], keep=False)
     if not noises:
         augment = replace(augment, noise=replace(augment.noise, probability=0.0))
     augmenter = Augmenter(augment, noises)
@@ -264,11 +251,10 @@ def build_bank(
             streams.append(heard(piece, source, listen, frame_s))
             heard_s += len(piece.samples) / SAMPLE_RATE
             told(f"{heard_s / 3600:.2f} h: {source.kind}, {source.name}")
-    licences: dict[str, str] = {}
+    stated: dict[str, dict[str, None]] = {}  # each licence of a source once, in their order
     for source in sources:
-        known = licences.setdefault(source.name, source.licence)
-        if source.licence not in known.split(", "):
-            licences[source.name] = f"{known}, {source.licence}"
+        stated.setdefault(source.name, {}).update(dict.fromkeys(source.licence.split(", ")))
+    licences = {name: ", ".join(names) for name, names in stated.items()}
     settings = {"augment": asdict(augment), "augmented share": share, "seed": seed}
     return write_bank(streams, backbone, folder, frame_s=frame_s, licences=licences, extra=settings)
 

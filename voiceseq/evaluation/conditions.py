@@ -18,6 +18,7 @@ from voiceseq.audio import effects
 from voiceseq.audio.files import read_clip
 from voiceseq.audio.rooms import Impulse, as_impulse, random_room, reverberate, room_response
 from voiceseq.datasets.manifest import Clip
+from voiceseq.datasets.recordings import active_span
 from voiceseq.errors import ConfigError, InputError
 
 Samples = NDArray[np.float32]
@@ -60,19 +61,12 @@ def read_word(clip: Clip) -> Sound:
 def _span(clip: Clip, samples: Samples) -> tuple[int, int]:
     times = clip.extra.get("word_start"), clip.extra.get("word_end")
     if not all(isinstance(time, int | float) for time in times):
-        return active_span(samples)
+        start_s, end_s = active_span(samples)
+        return round(start_s * RATE), min(len(samples), round(end_s * RATE))
     start, end = (round(float(time) * RATE) for time in times if time is not None)
     if not 0 <= start < end <= len(samples) + RATE // 100:
         raise InputError(f"the word is said from {times[0]} to {times[1]} s of a clip of {clip.duration} s")
     return start, min(end, len(samples))
-
-
-def active_span(samples: Samples) -> tuple[int, int]:
-    """From the first to the last of the 20 ms frames that are at most 30 dB below the loudest."""
-    size = max(1, min(len(samples), round(effects.FRAME_S * RATE)))
-    power = np.square(samples[: len(samples) // size * size].reshape(-1, size)).mean(1)
-    active = np.flatnonzero(power >= power.max() * 10 ** (-effects.ACTIVE_DB / 10))
-    return int(active[0]) * size, min(len(samples), (int(active[-1]) + 1) * size)
 
 
 def with_noise(sound: Sound, noise: Samples, snr_db: float) -> Sound:

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from voiceseq.audio.augment import AugmentConfig, Augmenter
-from voiceseq.audio.files import Audio, read_clip
 from voiceseq.audio.specaugment import SpecAugment
 from voiceseq.core.ctc import ctc_greedy, ctc_loss
 from voiceseq.core.distance import edit_distance
 from voiceseq.datasets.batching import step_generator, training_loader
 from voiceseq.datasets.manifest import Clip, held_out, read_manifest
+from voiceseq.datasets.recordings import Recordings
 from voiceseq.datasets.speech import Hardening, Lesson, SpeechBatch, SpeechBatches, Spoken
 from voiceseq.datasets.teachers import SIZE, learn_lessons
 from voiceseq.errors import ConfigError
@@ -41,28 +41,6 @@ def warp(frames: Tensor, factors: Tensor) -> Tensor:
     return frames.gather(2, index) * (1 - part) + frames.gather(2, index + 1) * part
 
 
-class _Noises(Sequence[Audio]):
-    """Recordings that are read when they are asked for, and kept."""
-
-    def __init__(self, clips: list[Clip]) -> None:
-        self.clips = clips
-        self._read: dict[int, Audio] = {}
-
-    def __len__(self) -> int:
-        return len(self.clips)
-
-    def __getitem__(self, place: Any) -> Any:
-        if place not in self._read:
-            clip = self.clips[place]
-            samples = read_clip(clip.audio, clip.offset, clip.duration, SAMPLE_RATE)
-            self._read[place] = Audio(samples, SAMPLE_RATE)
-        return self._read[place]
-
-
-def _noises(folder: str, manifests: list[str]) -> Sequence[Audio]:
-    return _Noises([clip for name in manifests for clip in read_manifest(Path(folder) / name)])
-
-
 class PhoneData(pl.LightningDataModule):
     """Manifests of transcribed speech, spelt in phones by dictionaries.
 
@@ -70,7 +48,8 @@ class PhoneData(pl.LightningDataModule):
         held_out_share: this share of the speakers is left to the tests (``manifest.held_out``).
         dictionaries: earlier ones first; clips with words that none of them has are left out. What ``voiceseq
             pronounce`` writes for such words is a dictionary too.
-        augment, noises: how batches are made harder and the manifests of noise for it; ``hard_from`` is the step from
+        augment, noises: how batches are made harder and the manifests of noise for it, of which ``held_out_noise`` is
+            left to the tests; ``hard_from`` is the step from
             which on ``hard_share`` of the batches are (see ``Hardening``).
         teacher, lessons: the folder of a teacher (``datasets.teachers``) and the file where its frames are kept.
     """
@@ -87,6 +66,7 @@ class PhoneData(pl.LightningDataModule):
         held_out_share: float = 0.0,
         augment: AugmentConfig | None = None,
         noises: list[str] | None = None,
+        held_out_noise: float = 0.0,
         hard_from: int = 400,
         hard_share: float = 0.5,
         teacher: str | None = None,
@@ -109,7 +89,9 @@ class PhoneData(pl.LightningDataModule):
         self.masks = augment.masks if augment is not None else None
         hardening = None
         if augment is not None:
-            augmenter = Augmenter(augment, _noises(folder, noises or []))
+            sounds = [clip for name in noises or [] for clip in read_manifest(Path(folder) / name)]
+            kept = [clip for clip in sounds if not held_out(clip.id, held_out_noise)]
+            augmenter = Augmenter(augment, Recordings(kept, keep=True))
             hardening = Hardening(augmenter, hard_share, hard_from)
         taught = learn_lessons(clips, teacher, lessons) if teacher and lessons else None
         spoken = self._spoken(clips, "the training manifests")

@@ -6,6 +6,7 @@ head gave a false alarm; something that sounds alike. What comes when is a funct
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +90,7 @@ class Windows:
         first = max(0, min(at - int(self._until[stream]) + len(frames), len(frames) - self.length))
         return Example(frames[first : first + self.length])
 
-    @property
+    @cached_property
     def _until(self) -> NDArray[np.int64]:
         return np.cumsum([len(frames) for frames in self.streams])
 
