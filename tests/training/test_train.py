@@ -40,7 +40,8 @@ def test_every_experiment_runs_through(name: str, tmp_path: Path, sea: Path, tal
     """On a text or recordings of our own where they are wanted, so that it is proven on every machine."""
     text = [f"data.train={sea}", "data.validation=null", "data.batch=4"]
     speech = [f"data.folder={talk}", "data.train=[m.jsonl]", "data.validation=[m.jsonl]"]
-    speech += [f"data.dictionaries=[{talk / 'words.dict'}]", "data.batch_s=5", "augment.noise.probability=0"]
+    speech += [f"data.dictionaries=[{talk / 'words.dict'}]", "data.batch_s=5"]
+    speech += ["augment.noise.probability=0", "data.noises=[]"]
     words = [f"data.dictionary={talk / 'words.dict'}", "data.common=null", "data.held_out=0.2", "data.batch=4"]
     own = {"dates": [], "backbone": speech, **dict.fromkeys(WAKE_WORDS, chimes), "pronounce": words}.get(name, text)
     run = train(compose_config([f"experiment={name}", "debug=fast", f"runs={tmp_path}", *own]))
