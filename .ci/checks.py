@@ -1,27 +1,34 @@
 """What `make test` runs: lint, format, types, tests; then one summary. Exit status 1 when any of them failed."""
 
+import os
 import subprocess
 import sys
 import time
 
 # strict but for what torch (modules return Any, parts are untyped) and numba (no types at all) make impossible
 STRICT = ["--strict", "--no-warn-return-any", "--allow-untyped-calls", "--allow-untyped-decorators"]
+# what listens to a microphone in real time and looks at a terminal or a browser wants the machine for itself
+ALONE = ["tests/apps/test_page.py", "tests/apps/test_screen.py", "tests/commands/test_listen.py"]
+ALONE += ["tests/commands/test_wakeword.py"]
+# two test processes with two threads each would wait for each other on two cores
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", **os.environ}
 CHECKS = {
     "ruff check": ["ruff", "check", "."],
     "ruff format": ["ruff", "format", "--check", "."],
     "mypy": ["mypy"],
     "mypy --strict": ["mypy", *STRICT, "-p", "voiceseq.core", "-p", "voiceseq.bundles"],
-    "pytest": ["pytest", "-m", "not slow"],
+    "pytest": ["pytest", "-m", "not slow", "-n", "2", "--dist", "loadfile", *(f"--ignore={name}" for name in ALONE)],
+    "pytest, live": ["pytest", "-m", "not slow", *ALONE],
 }
 
 
 def main() -> int:
-    names = [name for name in CHECKS if name != "pytest" or "--lint" not in sys.argv]
+    names = [name for name in CHECKS if not name.startswith("pytest") or "--lint" not in sys.argv]
     results = []
     for name in names:
         print(f"== {name}", flush=True)
         start = time.monotonic()
-        code = subprocess.run([sys.executable, "-m", *CHECKS[name]]).returncode
+        code = subprocess.run([sys.executable, "-m", *CHECKS[name]], env=ENVIRONMENT).returncode
         results.append((name, code, time.monotonic() - start))
     print("\n== summary")
     for name, code, seconds in results:

@@ -1,7 +1,9 @@
-"""``make demo``: wake words in recordings that ship; then a small model is trained, and shows what it looked at."""
+"""``make demo``: wake words and speech in recordings that ship; then a small model is trained and looked into."""
 
 import subprocess
 import sys
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,13 @@ from voiceseq.datasets.manifest import Clip, read_manifest
 from voiceseq.errors import BundleError
 from voiceseq.evaluation.plots import plot_attention
 from voiceseq.evaluation.trace import plot_trace
+from voiceseq.evaluation.words_picture import plot_words
+from voiceseq.inference.transcriber import Transcript
 
 FOLDER = Path("runs/demo")
 CLIPS = Path(voiceseq.data.__path__[0]) / "clips" / "manifest.jsonl"
 BUNDLES = ("six-words", "computer", "alexa")
+SPEECH = CLIPS.parent / "speech" / "manifest.jsonl"
 SHORT = ("trainer.max_epochs=4", "data.steps_per_epoch=100", "data.validation=512")  # a tenth of the whole recipe
 DATES = ("July 20th 1969", "23 April, 1564", "Tuesday, 17 November 2026", "the 1st of may 2001", "9.3.1932")
 
@@ -25,6 +30,7 @@ DATES = ("July 20th 1969", "23 April, 1564", "Tuesday, 17 November 2026", "the 1
 def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     wake_words()
+    speech()
     return dates()
 
 
@@ -34,7 +40,7 @@ def main() -> int:
 def wake_words() -> None:
     """What the shipped detectors hear in the shipped clips, in words and as a picture; without them it goes on."""
     print("1. Wake words, in three short recordings:\n", flush=True)
-    detectors = find_detectors()
+    detectors = find_bundles(BUNDLES)
     if not detectors:
         return
     clips = read_manifest(CLIPS)
@@ -51,10 +57,10 @@ def wake_words() -> None:
     print(f'   Live: voiceseq listen --model {name}. Your own: voiceseq wakeword new "hey luna"\n')
 
 
-def find_detectors() -> dict[str, Any]:
-    """The shipped ones that are there and open; one line for the others."""
+def find_bundles(names: Iterable[str]) -> dict[str, Any]:
+    """Those that are there and open; one line for the others."""
     found, missing = {}, []
-    for name in BUNDLES:
+    for name in names:
         try:
             found[name] = voiceseq.load(name)
         except BundleError as error:
@@ -82,17 +88,41 @@ def draw(name: str, detector: Any, clips: list[Clip]) -> Path:
     return plot_trace(np.concatenate(times), columns, thresholds, heard, FOLDER / "wakeword.png", title)
 
 
+# --- speech ----------------------------------------------------------------------------------------------------------
+
+
+def speech() -> None:
+    """Each shipped recording as the bundle that it is for writes it: its words with their times, and a picture."""
+    print("2. Speech to text, in two recordings:\n", flush=True)
+    clips = read_manifest(SPEECH)
+    transcribers = find_bundles(dict.fromkeys(clip.extra["model"] for clip in clips))
+    for clip in clips:
+        name = clip.extra["model"]
+        if name in transcribers:
+            transcript = transcribers[name].transcribe(clip.audio)
+            print(f'   {clip.audio.name}: "{clip.text}"\n      {name}: {transcript.text or "nothing"}')
+            print(textwrap.fill(timed(transcript), 110, initial_indent=" " * 9, subsequent_indent=" " * 9))
+            audio, path = read_audio(clip.audio), FOLDER / f"{clip.id}.png"
+            print(f"      {plot_words(audio.samples, audio.sample_rate, transcript.words, path, clip.audio.name)}\n")
+    if transcribers:
+        print(f"   Yours: voiceseq transcribe FILE --model {' or '.join(transcribers)}\n")
+
+
+def timed(transcript: Transcript) -> str:
+    return ", ".join(f"{one.word}\u00a0{one.start:.2f}-{one.end:.2f}" for one in transcript.words)
+
+
 # --- dates -----------------------------------------------------------------------------------------------------------
 
 
 def dates() -> int:
-    print("2. Training an encoder-decoder with attention to read dates (about a minute):\n", flush=True)
+    print("3. Training an encoder-decoder with attention to read dates (about a minute):\n", flush=True)
     command = [sys.executable, "-m", "voiceseq", "train", "experiment=dates", f"runs={FOLDER}", *SHORT]
     if code := subprocess.run(command).returncode:
         return code
     bundle = max(FOLDER.glob("dates/*/bundle"), key=lambda path: path.stat().st_mtime)
     model = voiceseq.load(bundle)
-    print("\n3. What it writes, by beam search:\n")
+    print("\n4. What it writes, by beam search:\n")
     for text, (best, second) in zip(DATES, model.candidates(DATES, nbest=2), strict=True):
         print(
             f"   {text:28} {best.text}   log p {best.score:6.3f}   (next: {second.text or 'none'} {second.score:6.2f})"
@@ -100,7 +130,7 @@ def dates() -> int:
     text = DATES[0]
     output = model.convert([text])[0]
     picture = plot_attention(model.attention(text, output), text, [*output, "end"], FOLDER / "attention.png")
-    print(f"\n4. What it looked at while writing: {picture}")
+    print(f"\n5. What it looked at while writing: {picture}")
     print(f"\nThe model is the folder {bundle}: voiceseq.load({str(bundle)!r}).convert(['3 May 1999'])")
     return 0
 

@@ -102,7 +102,7 @@ def main() -> int:
         learning = Learning(seed=args.seed)
         if args.six:
             head = HeadConfig(size=96)
-            learning = Learning(4500, 800, rounds=(900, 700, 700), mined=300, head=head, seed=args.seed)
+            learning = Learning(6000, 1000, rounds=(1200, 1000, 1000), mined=300, head=head, seed=args.seed)
         own = own_material(words, args.shared, args.free, args)
         report = make(
             words,

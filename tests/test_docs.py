@@ -40,7 +40,7 @@ def test_the_library_example_of_the_readme_runs() -> None:
 def test_every_experiment_named_in_the_pages_exists() -> None:
     ours = {path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")} | {"NAME", "reverse"}
     for page in PAGES:
-        assert set(re.findall(r"experiment=(\w+)", page.read_text())) <= ours, page.name
+        assert set(re.findall(r"experiment=([\w-]+)", page.read_text())) <= ours, page.name
 
 
 def test_nothing_names_a_folder_of_somebodys_machine() -> None:

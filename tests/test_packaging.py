@@ -69,6 +69,8 @@ def test_the_wheel_holds_every_file(wheel):
     wanted = set()
     for package, folder in SETTINGS["package-dir"].items():
         for path in (p for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+            if path.parent.name == "listener":  # the recipe of another package
+                continue
             wanted.add(f"{package.replace('.', '/')}/{path.relative_to(ROOT / folder).as_posix()}")
     assert "voiceseq/conf/train.yaml" in wanted
     assert wanted - packed == set()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from voiceseq.apps.listen.following import Command, Following
 from voiceseq.apps.listen.hook import Hook
 from voiceseq.apps.listen.saving import FALSE_ALARM, MISSED, Saver
 from voiceseq.apps.listen.session import KEEP_S, Detection, Session
@@ -26,6 +27,7 @@ class Listening:
 
     Args:
         say: gets every notice, a line each (a lost device, lost sound, a failed command); the last is also ``message``.
+        following: hears the command after a wake word.
     """
 
     def __init__(
@@ -35,8 +37,10 @@ class Listening:
         saver: Saver,
         hook: Hook | None = None,
         say: Callable[[str], None] = lambda text: None,
+        following: Following | None = None,
     ) -> None:
         self.microphone, self.session, self.saver, self.hook, self._say = microphone, session, saver, hook, say
+        self.following = following
         self.selected = 0  # the word that keys are about
         self.done = self.paused = False
         self.level_db = self.peak_db = SILENT_DB
@@ -64,15 +68,19 @@ class Listening:
         self._message, self._said_at = text, time.monotonic()
         self._say(text)
 
-    def step(self, timeout_s: float = 0.1) -> list[Detection]:
-        """Wait for sound, at most so long, and give it to the detectors."""
+    def step(self, timeout_s: float = 0.1) -> list[Detection | Command]:
+        """Wait for sound, at most so long, and give it to the detectors; what they heard, and commands that ended."""
         block = self.microphone.read(timeout_s)
         self._tell_trouble()
         if block is None:
             return []
         self._tell_losses(block)
         self._measure(block)
-        found = self.session.hear(block)
+        detected = self.session.hear(block)
+        commands = self.following.hear(block, detected) if self.following is not None else []
+        for command in commands:
+            self.say(f"after {command.word}: {command.text or '(nothing was said)'}")
+        found = [*detected, *commands]
         for one in found:
             if self.hook is not None:
                 self.hook.fire(one.as_json())

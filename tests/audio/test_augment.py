@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from places import ROOT
 
 from voiceseq.audio import effects
-from voiceseq.audio.augment import AugmentConfig, Augmented, Augmenter, Effect, Masks, Noise, Speed, Telephone
+from voiceseq.audio.augment import AugmentConfig, Augmented, Augmenter, Effect, Masks, Noise, Pause, Speed, Telephone
 from voiceseq.audio.files import Audio
 from voiceseq.audio.rooms import as_impulse
 from voiceseq.errors import ConfigError, InputError
@@ -69,11 +69,22 @@ def test_every_effect_can_be_on_alone(name):
     hard = augmenter(samples, RATE, generator(3))
     assert hard.applied == (name,)
     assert hard.samples.dtype == np.float32
-    assert len(hard.samples) == pytest.approx(4000 * hard.time_scale, abs=1)
-    assert len(hard.samples) == 4000 or name in ("speed", "tempo")
+    before_it = hard.delay_samples if name == "pause" else 0
+    assert len(hard.samples) == pytest.approx(4000 * hard.time_scale + before_it, abs=1)
+    assert len(hard.samples) == 4000 or name in ("speed", "tempo", "pause")
     assert not np.array_equal(hard.samples, samples)
     np.testing.assert_array_equal(samples, before)
-    assert not augmenter(np.zeros(4000, np.float32), RATE, generator(3)).samples.any()
+    silent = augmenter(np.zeros(4000, np.float32), RATE, generator(3))
+    assert not silent.samples[int(silent.delay_samples) if name == "pause" else 0 :].any()
+
+
+def test_a_pause_is_a_hiss_before_the_untouched_sound():
+    samples = noise(4000)
+    hard = Augmenter(one("pause", seconds=(0.5, 0.5), db=(-60, -60)))(samples, RATE, generator(3))
+    assert hard.delay_samples == RATE // 2
+    np.testing.assert_array_equal(hard.samples[RATE // 2 :], samples)
+    assert 20 * np.log10(hard.samples[: RATE // 2].std()) == pytest.approx(-60, abs=0.5)
+    assert hard.moved(100) == RATE // 2 + 100
 
 
 @settings(max_examples=40, deadline=None)
@@ -85,7 +96,8 @@ def test_every_effect_can_be_on_alone(name):
 )
 def test_any_sound_comes_out_finite(seed, size, level, rate):
     samples = np.clip(noise(size, seed, level), -1000, 1000)
-    hard = Augmenter(everything(0.5), NOISES, ROOMS)(samples, rate, generator(seed))
+    config = dataclasses.replace(everything(0.5), pause=Pause())
+    hard = Augmenter(config, NOISES, ROOMS)(samples, rate, generator(seed))
     assert hard.samples.dtype == np.float32
     assert np.isfinite(hard.samples).all()
     assert abs(len(hard.samples) - size * hard.time_scale) <= 2
@@ -235,7 +247,7 @@ def test_the_configs_are_built_and_work(path):
 
 
 def test_the_default_config_names_every_effect():
-    assert {path.stem for path in CONFIGS} == {"default", "telephone", "words"}
+    assert {path.stem for path in CONFIGS} == {"default", "light", "telephone", "words"}
     written = OmegaConf.load(ROOT / "conf/augment/default.yaml")
     for part in dataclasses.fields(AugmentConfig):
         assert set(written[part.name]) == {one.name for one in dataclasses.fields(part.default)}

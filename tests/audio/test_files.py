@@ -310,6 +310,16 @@ def test_what_soundfile_cannot_read_goes_through_ffmpeg(tmp_path, monkeypatch, n
 
 
 @needs_ffmpeg
+def test_what_ffmpeg_says_may_be_read_late(tmp_path, monkeypatch):
+    write_audio(tmp_path / "s.wav", noise(10 * RATE), RATE)
+    ffmpeg("-i", tmp_path / "s.wav", tmp_path / "x.m4a")
+    listen = decoding.FfmpegDecoder._listen
+    monkeypatch.setattr(decoding.FfmpegDecoder, "_listen", lambda self: (time.sleep(0.3), listen(self)))
+    with decoding.open_decoder(tmp_path / "x.m4a") as decoder:
+        assert decoder.frames == pytest.approx(10 * RATE, rel=0.02)
+
+
+@needs_ffmpeg
 def test_a_cut_m4a_is_recovered(tmp_path):
     write_audio(tmp_path / "s.wav", noise(10 * RATE), RATE)
     path = tmp_path / "x.m4a"
@@ -509,7 +519,7 @@ def test_torch_is_not_needed(tmp_path):
 
 @needs_ffmpeg
 def test_without_soundfile_ffmpeg_reads_all(tmp_path, monkeypatch):
-    path = write_audio(tmp_path / "x.wav", noise(), RATE)
+    path = write_audio(tmp_path / "x.flac", noise(), RATE)
     monkeypatch.setitem(sys.modules, "soundfile", None)
     np.testing.assert_allclose(read_audio(path).samples, noise(), atol=4e-5)
     monkeypatch.setenv("PATH", "")

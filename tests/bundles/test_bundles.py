@@ -192,6 +192,27 @@ def test_a_config_of_other_settings_is_refused(tmp_path, config, message):
         load_bundle(make(tmp_path / "model", config=config)).config_as(NetworkConfig)
 
 
+def test_eight_bits_are_within_half_a_step_and_fit_the_network(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    weights = {
+        "w": torch.randn(5, 3, 2),
+        "zero": torch.zeros(2, 2),
+        "b": torch.randn(4),
+        "n": torch.arange(6).view(2, 3),
+    }
+    bundle = load_bundle(make(tmp_path / "eight", weights=weights, dtype=torch.int8))
+    assert bundle.tensors["w"][0] == "I8"
+    assert bundle.shapes == {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    step = weights["w"].abs().amax((1, 2), keepdim=True) / 127
+    assert ((bundle.weights["w"] - weights["w"]).abs() <= step / 2 * 1.001).all()
+    assert bundle.weights["w"].dtype == torch.float32
+    assert torch.equal(bundle.weights["zero"], weights["zero"])
+    assert torch.equal(bundle.weights["n"], weights["n"])
+    assert torch.allclose(bundle.weights["b"].float(), weights["b"], atol=2e-3)
+    with pytest.raises(BundleError, match="NaN or infinity"):
+        make(tmp_path / "bad", weights={"w": torch.full((2, 2), torch.inf)}, dtype=torch.int8)
+
+
 def test_half_precision_is_noted_and_undone(tmp_path):
     weights = {"w": torch.tensor([1 / 3, 2.0]), "count": torch.tensor([70_000])}
     bundle = load_bundle(make(tmp_path / "half", weights=weights, dtype=torch.float16))
@@ -203,6 +224,21 @@ def test_half_precision_is_noted_and_undone(tmp_path):
     assert torch.equal(restored["count"], weights["count"])
     with pytest.raises(BundleError, match=r"w reaches 1e\+06, too large for torch.float16"):
         make(tmp_path / "big", weights={"w": torch.tensor([1e6])}, dtype=torch.float16)
+
+
+@pytest.mark.parametrize("name", ["model", "model.zip"])
+def test_weights_too_large_for_one_file_are_stored_in_several(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("voiceseq.bundles.writing.LARGEST_FILE", 4_000)
+    weights = {f"layer{number}": torch.randn(20, 30) for number in range(5)} | {"tied": torch.zeros(3)}
+    weights["twin"] = weights["tied"]
+    bundle = load_bundle(make(tmp_path / name, weights=weights))
+    files = [file for file in bundle.files if file.startswith("weights")]
+    assert files == ["weights.safetensors", *(f"weights-{number}.safetensors" for number in range(1, 5))]
+    assert all(bundle.files[file].size < 4_000 for file in files)
+    assert bundle.weights.keys() == weights.keys() == bundle.shapes.keys()
+    assert all(torch.equal(bundle.weights[key], value) for key, value in weights.items())
+    with pytest.raises(BundleError, match="which the format keeps"):
+        make(tmp_path / "other", files={"weights-1.safetensors": b""})
 
 
 def test_tied_weights_are_stored_once_and_come_back_twice(tmp_path):
@@ -596,6 +632,16 @@ def test_shipped_names_are_found_and_win_over_folders(shipped):
         load_bundle("./alexa")
 
 
+def test_a_name_is_that_of_the_newest_run_where_none_ships(tmp_path, monkeypatch, shipped):
+    monkeypatch.chdir(tmp_path)
+    for day in ("2026-01-01_00-00-00", "2026-01-02_00-00-00"):
+        save_bundle(f"runs/own/{day}/bundle", kind="test", config={"made": day}, weights={"w": torch.zeros(1)})
+    (tmp_path / "runs" / "own" / "2026-01-03_00-00-00").mkdir()  # still running
+    assert load_bundle("own").config == {"made": "2026-01-02_00-00-00"}
+    with pytest.raises(BundleError, match="no bundle"):
+        load_bundle("../own")
+
+
 def test_an_unknown_name_suggests_the_nearest_and_lists_all(shipped):
     with pytest.raises(BundleError, match=r"no bundle 'alxa'.*did you mean 'alexa'.*shipped: alexa, jarvis"):
         load_bundle("alxa")
@@ -833,3 +879,8 @@ def test_many_savers_of_one_bundle_leave_one_whole_bundle(tmp_path):
     assert all("Traceback" not in e or "BundleError" in e for e in errors), errors
     assert load_bundle(target).config["i"] in range(20)
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_network_with_an_embedding_opens_without_the_compiler():
+    code = "import sys, voiceseq; voiceseq.load('dates'); sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0

@@ -2,11 +2,13 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import voiceseq
 from voiceseq.bundles import load_bundle, shipped_bundles, verify_bundle
 from voiceseq.datasets.dates import date_pair
+from voiceseq.datasets.digits import MOVES, captioned, clip
 from voiceseq.inference.dates import read_dates
 
 NAMES = sorted(shipped_bundles())
@@ -85,3 +87,18 @@ def test_wake_words_are_said_right_without_a_dictionary() -> None:
     }
     ways = voiceseq.load("pronounce-en").pronounce(list(said), n_best=3, dictionary={})
     assert [" ".join(first) for first, *_ in ways] == list(said.values())
+
+
+def test_small_bundles_do_what_their_cards_say() -> None:
+    made = [captioned(98, number, held_out=True) for number in range(60)]
+    written = voiceseq.load("digit-captions").caption([image for image, _ in made])
+    assert sum(one == text for one, (_, text) in zip(written, made, strict=True)) >= 48
+    clips = [clip(98, number, held_out=True) for number in range(60)]
+    moves = voiceseq.load("activity").classify([frames for frames, _ in clips])
+    assert sum(one.label == MOVES[move] for one, (_, move) in zip(moves, clips, strict=True)) >= 57
+    season = 3 * np.sin(np.arange(120) * np.pi / 6)
+    forecast = voiceseq.load("co2").forecast(340 + 0.12 * np.arange(120) + season, steps=12)
+    truth = 340 + 0.12 * np.arange(120, 132) + 3 * np.sin(np.arange(120, 132) * np.pi / 6)
+    assert np.abs(forecast.mean - truth).max() < 1.5  # the season goes on, and so does the rise
+    roll = voiceseq.load("chorales").compose(steps=32, seed=1)
+    assert 2.5 <= roll.sum(1).mean() <= 5.5  # four voices, more or less

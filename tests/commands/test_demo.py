@@ -1,18 +1,21 @@
 """`make demo`: what it says of wake words with and without bundles, and the clips that ship for it."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from places import ROOT
+from spoken_tones import LoudnessActivity, speak, tone_bundle
 from voiceseq.apps import demo
 
 import voiceseq
 from voiceseq.audio.features import FeatureConfig
 from voiceseq.audio.files import read_audio, write_audio
 from voiceseq.datasets.manifest import Clip, read_manifest, write_manifest
+from voiceseq.inference import transcriber
 from voiceseq.inference.events import Decision
 from voiceseq.models.backbone import BackboneConfig
 from voiceseq.models.trigger import HeadConfig, TriggerConfig, TriggerNetwork
@@ -25,6 +28,7 @@ def here(tmp_path, monkeypatch) -> Path:
     """Nothing is trained, and no bundle is there."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "BUNDLES", ("nobody-has-this", "nor-that"))
+    monkeypatch.setattr(demo, "speech", lambda: print("then it writes"))
     monkeypatch.setattr(demo, "dates", lambda: print("and on it goes") or 7)
     return tmp_path
 
@@ -44,7 +48,7 @@ def test_without_bundles_one_line_tells_and_the_rest_runs(here, capsys):
     assert demo.main() == 7
     lines = [line for line in capsys.readouterr().out.splitlines() if line]
     assert lines[1].startswith("   left out: nobody-has-this, nor-that (no bundle 'nobody-has-this'")
-    assert lines[2:] == ["and on it goes"]
+    assert lines[2:] == ["then it writes", "and on it goes"]
     assert not (here / "runs/demo/wakeword.png").exists()
 
 
@@ -94,6 +98,60 @@ def test_a_clip_at_another_rate_is_drawn_on_the_same_clock(here, monkeypatch):
     monkeypatch.setattr(demo, "plot_trace", lambda *given: times.append(given[0]))
     demo.main()
     assert times[0][-1] == pytest.approx(2.0, abs=0.05)
+
+
+# --- speech ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recordings(tmp_path, monkeypatch) -> Path:
+    """A recording of tones for a bundle that hears them, and one for a bundle that nobody has."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(transcriber.RECOGNISERS, "recogniser", "spoken_tones:ToneBundle")
+    monkeypatch.setattr("voiceseq.audio.cutting.SpeechActivity", LoudnessActivity)
+    tone_bundle(tmp_path / "tones")
+    path = write_audio(tmp_path / "tree.wav", speak([".5", "oak", "elm", ".5"]), 16_000)
+    rows = [Clip(name, path, 1.5, text="Oak, elm.", extra={"model": name}) for name in ("nobody-has-this", "tones")]
+    rows[1] = replace(rows[1], extra={"model": str(tmp_path / "tones")})
+    write_manifest(tmp_path / "speech.jsonl", rows)
+    monkeypatch.setattr(demo, "SPEECH", tmp_path / "speech.jsonl")
+    demo.FOLDER.mkdir(parents=True)
+    return tmp_path
+
+
+def test_speech_is_written_with_times_and_drawn(recordings, capsys):
+    demo.speech()
+    printed = capsys.readouterr().out
+    assert "left out: nobody-has-this (" in printed
+    assert printed.count("tree.wav:") == 1
+    assert f"{recordings / 'tones'}: oak elm\n" in printed
+    first, second = re.findall(r"(\w+)\xa0([\d.]+)-([\d.]+)", printed)
+    assert first == ("oak", "0.50", "0.76")  # a tone of 0.24 s, in frames of 0.02 s
+    assert second[0] == "elm"
+    assert (recordings / demo.FOLDER / "tones.png").stat().st_size > 5000
+
+
+def test_without_recognisers_one_line_tells(recordings, capsys):
+    write_manifest(demo.SPEECH, read_manifest(demo.SPEECH)[:1])
+    demo.speech()
+    lines = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert len(lines) == 2
+    assert lines[1].startswith("   left out: nobody-has-this (no bundle")
+
+
+def test_the_recordings_are_for_the_bundles_that_ship():
+    clips = read_manifest(CLIPS / "speech" / "manifest.jsonl")
+    assert {clip.audio.name for clip in clips} == {path.name for path in (CLIPS / "speech").glob("*.flac")}
+    assert {clip.extra["model"]: read_audio(clip.audio).sample_rate for clip in clips} == {
+        "english-small": 16_000,
+        "harper-valley": 8_000,
+    }
+    page = (CLIPS / "README.md").read_text()
+    for clip in clips:
+        assert f"`{clip.audio.name}`" in page
+        assert read_audio(clip.audio).duration_s == pytest.approx(clip.duration, abs=0.001)
+        for sentence in re.split(r"(?<=[.?]) ", clip.text):
+            assert sentence in page
 
 
 # --- the clips -------------------------------------------------------------------------------------------------------

@@ -109,5 +109,5 @@ def test_mistakes_get_a_clear_line(bundle: Path, data: Path, words: list[str], c
 
 
 def test_a_kind_that_has_no_measure_is_named(data: Path, capsys) -> None:
-    assert main.main(["evaluate", "dates", "--manifest", str(data / "words.jsonl")]) == 1
+    assert main.main(["evaluate", "backbone", "--manifest", str(data / "words.jsonl")]) == 1
     assert "evaluate measures trigger" in capsys.readouterr().err

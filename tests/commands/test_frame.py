@@ -14,6 +14,7 @@ import pytest
 import voiceseq
 from voiceseq.bundles import save_bundle
 from voiceseq.cli import doctor, main
+from voiceseq.cli.tasks import TASKS
 from voiceseq.errors import BundleError, ConfigError, InputError
 from voiceseq.text.vocabulary import Vocabulary
 
@@ -320,7 +321,8 @@ def test_bundle_export_makes_a_zip_that_opens(bundle, tmp_path, capsys):
 def test_tasks_lists_every_command_with_example(capsys):
     assert main.main(["tasks", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["command"] for row in rows] == list(main.COMMANDS)
+    assert [row["task"] for row in rows] == [*main.COMMANDS, *TASKS]
+    assert {row["command"] for row in rows} == set(main.COMMANDS)
     assert all(row["example"].startswith("voiceseq ") for row in rows)
     assert main.main(["tasks"]) == 0
     said = capsys.readouterr().out

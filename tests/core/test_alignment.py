@@ -1,3 +1,4 @@
+import tracemalloc
 from itertools import groupby, product
 
 import compiled_torchaudio
@@ -6,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from voiceseq.core import alignment
 from voiceseq.core.alignment import WordSpan, forced_align, forced_align_batch, word_spans
 from voiceseq.core.ctc import TokenSpan, collapse
 from voiceseq.errors import InputError
@@ -71,6 +73,39 @@ def test_torchaudio_agrees(torchaudio, frames, tokens, symbols, blank, seed):
     ours = forced_align(log_probs, target, blank)
     assert len(ours) == len(target)
     same(ours, [TokenSpan(span.token, span.start, span.end, span.score) for span in theirs])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 40), st.integers(2, 4), st.integers(1, 60), st.data())
+def test_by_halves_it_is_the_same_path(frames, symbols, most, data):
+    target = data.draw(st.lists(st.integers(1, symbols - 1), max_size=frames))
+    log_probs = random_log_probs(frames, symbols, seed=data.draw(st.integers(0, 99)))
+    never = torch.rand(frames, symbols, generator=torch.Generator().manual_seed(most)) < data.draw(st.floats(0, 0.4))
+    log_probs = log_probs.masked_fill(never, -torch.inf)
+
+    def aligned(moves):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(alignment, "MOST_MOVES", moves)
+            try:
+                return forced_align(log_probs, target)
+            except InputError as error:
+                return str(error)
+
+    assert aligned(most) == aligned(10**9)
+
+
+def test_memory_stays_small_where_the_table_of_moves_would_not():
+    frames, tokens = 6000, 2000  # 24 MB of moves, 2.4 MB of scores
+    log_probs = random_log_probs(frames, 50, dtype=torch.float)
+    target = [1 + place % 49 for place in range(tokens)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alignment, "MOST_MOVES", 1_000_000)
+        tracemalloc.start()
+        spans = forced_align(log_probs, target)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert [span.token for span in spans] == target
+    assert peak < 8_000_000
 
 
 def test_every_token_in_order_even_when_nearly_impossible():

@@ -361,6 +361,7 @@ def test_sampling_is_deterministic_and_scored():
     assert [h.score for h in again] == pytest.approx([h.score for h in one], abs=1e-5)
     assert all(len(h.tokens) <= 8 and h.finished == (len(h.tokens) < 8) for h in one)
     assert sample(scorers, 5, 0, END, max_length=8, top_k=1) == greedy(scorers, 5, 0, END, max_length=8)
+    assert sample(scorers, 5, 0, END, max_length=8, temperature=5e-324) == greedy(scorers, 5, 0, END, max_length=8)
     open_ended = sample(scorers, 5, 0, None, max_length=4)
     assert [len(h.tokens) for h in open_ended] == [4] * 5
     again = score_sequence(scorers, [h.tokens for h in open_ended], 0, None)

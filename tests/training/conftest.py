@@ -54,3 +54,16 @@ def chimes(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture(scope="session")
 def small(sea: Path) -> list[str]:
     return [*SMALL, f"data.train={sea}"]
+
+
+@pytest.fixture(scope="session")
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a few labelled, tagged and plain sentences."""
+    folder = tmp_path_factory.mktemp("sentences")
+    (folder / "s.tsv").write_text("1\ta fine film .\n0\ta dull film .\n1\tfine !\n0\tdull !\n")
+    (folder / "n.conll").write_text("Ann\tB-person\nsaw\tO\nit\tO\n\nBo\tB-person\nleft\tO\n")
+    row = "{0}\t{1}\t{1}\t{2}\t{3}\t_\t0\t{4}\t_\t_"
+    rows = [row.format(1, "He", "PRON", "PRP", "nsubj"), row.format(2, "left", "VERB", "VBD", "root")]
+    (folder / "p.conllu").write_text("\n".join(rows) + "\n\n" + rows[0] + "\n")
+    (folder / "w.txt").write_text(" the cat sat . it slept . \n a dog ran . it barked . \n a fine film was dull . \n")
+    return folder

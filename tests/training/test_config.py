@@ -16,7 +16,7 @@ from voiceseq.training.run import resume_config
 def test_every_experiment_composes_and_checks() -> None:
     assert experiments()
     for name in experiments():
-        text = ["data.train=some.txt"] if name == "text" else []
+        text = {"text": ["data.train=some.txt"], "english-small": ["start_from=some-bundle"]}.get(name, [])
         assert compose_config([f"experiment={name}", *text]).name == name
 
 

@@ -4,10 +4,10 @@
     hard = augmenter(samples, 16_000, generator)
     end_of_word = hard.moved(end_of_word)
 
-The chain goes the way of the sound: the voice (speed, tempo, pitch), the room, noise, the microphone (equaliser, band,
-gain, offset, clipping), the line (quantisation, codec, telephone). The same generator state gives the same samples, and
-each effect has a stream of chance of its own, so turning one off leaves the others as they were. Nothing holds the
-result within full scale. ``masks`` are for features: see ``specaugment``.
+The chain goes the way of the sound: the voice (speed, tempo, pitch), a pause before it, the room, noise, the microphone
+(equaliser, band, gain, offset, clipping), the line (quantisation, codec, telephone). The same generator state gives the
+same samples, and each effect has a stream of chance of its own, so turning one off leaves the others as they were.
+Nothing holds the result within full scale. ``masks`` are for features: see ``specaugment``.
 """
 
 import difflib
@@ -175,6 +175,20 @@ class Pitch(Effect):
 
     def apply(self, samples: Samples, sample_rate: int, rng: np.random.Generator, supply: Supply) -> Augmented:
         return Augmented(effects.pitch(samples, sample_rate, rng.uniform(*self.semitones)))
+
+
+@dataclass(frozen=True)
+class Pause(Effect):
+    """Quiet before the first sound, with a hiss of ``db`` below full scale: words are often said into silence."""
+
+    LIMITS: ClassVar[dict[str, Range]] = {"seconds": (0, 60), "db": (-200, -20)}
+    seconds: Range = (0.1, 1.5)
+    db: Range = (-110.0, -60.0)
+
+    def apply(self, samples: Samples, sample_rate: int, rng: np.random.Generator, supply: Supply) -> Augmented:
+        size, level = round(rng.uniform(*self.seconds) * sample_rate), 10 ** (rng.uniform(*self.db) / 20)
+        quiet = (level * rng.standard_normal(size, np.float32)).astype(samples.dtype)
+        return Augmented(np.concatenate((quiet, samples)), delay_samples=size)
 
 
 @dataclass(frozen=True)
@@ -361,6 +375,7 @@ class AugmentConfig:
     speed: Speed = Speed()
     tempo: Tempo = Tempo()
     pitch: Pitch = Pitch()
+    pause: Pause = Pause()
     room: RoomEffect = RoomEffect()
     noise: Noise = Noise()
     equaliser: Equaliser = Equaliser()

@@ -21,18 +21,23 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from voiceseq.errors import AudioError
+from voiceseq import remote
+from voiceseq.errors import AudioError, InputError
 
 Block = NDArray[np.float32]
 SLOWEST, FASTEST = 1_000, 1_000_000  # sample rates beyond these are damage, not sound
 # A sound file that is streamed, or longer than its header can say, promises one of the largest lengths there are.
 OPEN_ENDED = 0x7FFF_0000
 STALL_S = 60.0  # ffmpeg is killed when one block takes longer
+TOLD_S = 2.0  # that the length of a file may be waited for, which is told at once or never
 LONGEST_S = 24 * 3600.0  # and stops there: a small file can be made to decode for ever
 # Containers alone: no playlists, which would make it open other files.
 FORMATS = (
     "mov,matroska,webm,avi,flv,asf,aac,ac3,eac3,amr,aiff,au,caf,mpeg,mpegts,mp3,ogg,flac,wav,w64,ape,wv,tta,dts,dsf,gsm"
 )
+WHOLE, FLOATING, EXTENSIBLE = 1, 3, 0xFFFE  # how a wav file codes its samples; the last: it says so further on
+PLAIN = {(WHOLE, 8): "u1", (WHOLE, 16): "<i2", (WHOLE, 24): "<i4", (WHOLE, 32): "<i4"}
+PLAIN |= {(FLOATING, 32): "<f4", (FLOATING, 64): "<f8"}
 INSTALL = "install ffmpeg (apt install ffmpeg, brew install ffmpeg, winget install ffmpeg) or convert the file to wav"
 
 
@@ -48,6 +53,11 @@ class Decoder:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         self.problems: list[str] = []
+        self._held: remote.Held | None = None
+
+    def hold(self, held: remote.Held) -> None:
+        """It reads the copy of a URL, which is released with it."""
+        self.name, self._held = held.url or self.name, held
 
     def blocks(self, start: int, count: int | None, size: int) -> Iterator[Block]:
         """Frames ``start .. start + count`` (None: to the end) in blocks of at most ``size``."""
@@ -61,6 +71,8 @@ class Decoder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+        if self._held is not None:
+            self._held.release()
 
     def _note_missing(self, promised: int, got: int) -> None:
         wanted_s, got_s = promised / self.sample_rate, got / self.sample_rate
@@ -70,15 +82,35 @@ class Decoder:
 
 
 def open_decoder(path: str | Path) -> Decoder:
-    """The decoder for a file.
+    """The decoder for a file, or for what is behind a URL.
 
     Raises:
         AudioError: no such file, no sound in it, or a kind of sound that nothing here can read; says what to do.
     """
-    path = Path(path)
+    try:
+        url = remote.url_of(path)
+        if url is None:
+            return _open_file(remote.local_path(path))
+        held = remote.hold(url)
+    except InputError as error:
+        raise AudioError(str(error)) from error
+    try:
+        decoder = _open_file(held.path)
+    except BaseException as error:
+        held.release()
+        if isinstance(error, AudioError):
+            raise AudioError(str(error).replace(str(held.path), url)) from error
+        raise
+    decoder.hold(held)
+    return decoder
+
+
+def _open_file(path: Path) -> Decoder:
     _check_readable(path)
     try:
         decoder: Decoder = SoundFileDecoder(path)
+    except _Absent as absent:
+        decoder = WaveDecoder(path) if is_plain_wave(path) else FfmpegDecoder(path, str(absent))
     except _Unknown as unknown:
         decoder = FfmpegDecoder(path, str(unknown))
     try:
@@ -90,7 +122,11 @@ def open_decoder(path: str | Path) -> Decoder:
 
 
 class _Unknown(Exception):
-    """soundfile cannot read it (or is not installed); another decoder may."""
+    """soundfile cannot read it; another decoder may."""
+
+
+class _Absent(_Unknown):
+    """There is no soundfile."""
 
 
 class SoundFileDecoder(Decoder):
@@ -101,7 +137,7 @@ class SoundFileDecoder(Decoder):
         try:
             import soundfile
         except (ModuleNotFoundError, OSError) as error:  # OSError: the package is there, its library is not
-            raise _Unknown(f"soundfile is missing ({error}): pip install soundfile") from error
+            raise _Absent(f"soundfile is missing ({error}): pip install soundfile") from error
         try:
             self._file = soundfile.SoundFile(path)
         except soundfile.LibsndfileError as error:
@@ -166,6 +202,54 @@ class SoundFileDecoder(Decoder):
         self._file.close()
 
 
+class WaveDecoder(Decoder):
+    """wav of whole numbers or floating point, read by numpy: where there is no soundfile."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._file = path.open("rb")
+        header = read_wave_header(self._file)
+        assert header is not None  # see is_plain_wave
+        self._header, self._first = header, self._file.tell()
+        self.format, self._width = "WAV", header.channels * header.bits // 8
+        self.sample_rate, self.channels = header.sample_rate, header.channels
+        there = os.fstat(self._file.fileno()).st_size - self._first
+        self.frames = min(header.promised, there) // self._width
+        if there < header.promised < OPEN_ENDED:
+            self._note_missing(header.promised // self._width, self.frames)
+
+    def blocks(self, start: int, count: int | None, size: int) -> Iterator[Block]:
+        assert self.frames is not None
+        end = self.frames if count is None else min(self.frames, start + count)
+        self._file.seek(self._first + start * self._width)
+        for at in range(start, end, size):
+            data = self._file.read(min(size, end - at) * self._width)
+            yield plain_samples(data, self._header).reshape(-1, self.channels)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def is_plain_wave(path: Path) -> bool:
+    with path.open("rb") as file:
+        header = read_wave_header(file)
+    return header is not None and header.channels > 0 and (header.coding, header.bits) in PLAIN
+
+
+def plain_samples(data: bytes, header: "WaveHeader") -> Block:
+    """Full scale is 1; 24 bits are the upper three bytes of 32."""
+    if header.bits == 24:
+        wide = np.zeros((len(data) // 3, 4), np.uint8)
+        wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
+        data = wide.tobytes()
+    values = np.frombuffer(data, PLAIN[header.coding, header.bits])
+    if header.coding == FLOATING:
+        return values.astype(np.float32)
+    if header.bits == 8:  # without a sign
+        return ((values.astype(np.float32) - 128) / 128).astype(np.float32)
+    return (values / np.float64(np.iinfo(values.dtype).max + 1)).astype(np.float32)
+
+
 class FfmpegDecoder(Decoder):
     """Everything else that has sound in it (m4a, mp4, webm, ...), decoded by ffmpeg and read from a pipe.
 
@@ -181,6 +265,8 @@ class FfmpegDecoder(Decoder):
         self.format = "ffmpeg"
         self._late = False
         self._said: deque[str] = deque(maxlen=100)
+        self._length_s = 0.0  # what the file's header says; 0 where it says nothing
+        self._length_told = threading.Event()
         self._process = subprocess.Popen(
             ffmpeg_command(program, path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -200,8 +286,15 @@ class FfmpegDecoder(Decoder):
     def _listen(self) -> None:
         """Keep the last of what ffmpeg says, so that its pipe never fills."""
         assert self._process.stderr is not None
-        while line := self._process.stderr.readline(4096):
-            self._said.append(line.decode(errors="replace").strip())
+        while data := self._process.stderr.readline(4096):
+            line = data.decode(errors="replace").strip()
+            self._said.append(line)
+            if line.startswith("Duration: ") and not self._length_told.is_set():
+                if figures := re.match(r"Duration: (\d+):(\d\d):(\d\d\.\d+)", line):
+                    hours, minutes, seconds = map(float, figures.groups())
+                    self._length_s = hours * 3600 + minutes * 60 + seconds
+                self._length_told.set()
+        self._length_told.set()
 
     def _open(self, reason: str) -> None:
         with self._in_time():
@@ -211,9 +304,8 @@ class FfmpegDecoder(Decoder):
             said = self._said[-1] if self._said else "nothing"
             raise AudioError(f"{self.name} holds no sound that can be read ({reason}; ffmpeg says: {said})")
         self.sample_rate, self.channels = header.sample_rate, header.channels
-        duration = re.search(r"Duration: (\d+):(\d\d):(\d\d\.\d+)", "\n".join(self._said))
-        hours, minutes, seconds = map(float, duration.groups()) if duration else (0.0, 0.0, 0.0)
-        self.frames = round((hours * 3600 + minutes * 60 + seconds) * self.sample_rate) or None
+        self._length_told.wait(TOLD_S)  # written before the sound, but to another pipe, which may be read later
+        self.frames = round(self._length_s * self.sample_rate) or None
 
     def blocks(self, start: int, count: int | None, size: int) -> Iterator[Block]:
         # Decoding from the beginning is the only seek that is exact for every container.
@@ -273,12 +365,13 @@ def ffmpeg_command(program: str, path: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class WaveHeader:
-    """What a wav file says of itself; ``promised`` is the length of its sound in bytes."""
+    """What a wav file says of itself; ``promised`` is the length of its sound in bytes, ``coding`` see PLAIN."""
 
     sample_rate: int
     channels: int
     bits: int
     promised: int
+    coding: int = 0
 
 
 def read_wave_header(file: IO[bytes]) -> WaveHeader | None:
@@ -286,14 +379,16 @@ def read_wave_header(file: IO[bytes]) -> WaveHeader | None:
     start = file.read(12)
     if start[:4] not in (b"RIFF", b"RF64") or start[8:] != b"WAVE":
         return None
-    channels = rate = bits = 0
+    channels = rate = bits = coding = 0
     while len(head := file.read(8)) == 8:
         name, size = struct.unpack("<4sI", head)
         if name == b"data":
-            return WaveHeader(rate, channels, bits, size)
+            return WaveHeader(rate, channels, bits, size, coding)
         body = file.read(min(size + size % 2, 1 << 24))
         if name == b"fmt " and len(body) >= 16:
-            _, channels, rate, _, _, bits = struct.unpack("<HHIIHH", body[:16])
+            coding, channels, rate, _, _, bits = struct.unpack("<HHIIHH", body[:16])
+            if coding == EXTENSIBLE and len(body) >= 26:
+                (coding,) = struct.unpack("<H", body[24:26])
     return None
 
 

@@ -29,11 +29,15 @@ FULL_SCALE = 32766 / 32768  # the last two steps of 16 bits count as clipped
 
 @dataclass(frozen=True)
 class Audio:
-    """Sound: ``samples (frames,)`` or ``(channels, frames)``, and what was wrong with where it came from."""
+    """Sound: ``samples (frames,)`` or ``(channels, frames)``, and what was wrong with where it came from.
+
+    ``whole_s`` is how long the file says it is of which this is a block.
+    """
 
     samples: Samples
     sample_rate: int
     warnings: tuple[str, ...] = ()
+    whole_s: float | None = None
 
     @property
     def duration_s(self) -> float:
@@ -127,14 +131,15 @@ def stream_audio(
         picked = _Picked(file.blocks(start, count, at_once), channels)
         rate = sample_rate or file.sample_rate
         size = max(1, round(block_s * rate))
+        whole_s = None if file.frames is None else file.frames / file.sample_rate
         previous = None
         for samples in _even(_resampled(picked, file, rate, channels), size):
             if previous is not None:
-                yield Audio(previous, rate)
+                yield Audio(previous, rate, whole_s=whole_s)
             previous = samples
         if previous is None or not picked.frames:
             raise AudioError(f"{file.name} holds no audio{f' after {offset_s:g} s' if start else ''}")
-        yield Audio(previous, rate, (*file.problems, *picked.warnings(file.name)))
+        yield Audio(previous, rate, (*file.problems, *picked.warnings(file.name)), whole_s)
 
 
 class _Picked:
@@ -261,17 +266,37 @@ class Levels:
         return tuple(text for holds, text in said if holds)
 
 
+class LevelMeter:
+    """Levels of sound that comes in blocks: ``add`` them, then ``levels``. NaN and infinity count as 0."""
+
+    def __init__(self) -> None:
+        self._count = self._clipped = 0
+        self._peak = self._squares = self._sum = 0.0
+
+    def add(self, samples: Samples) -> None:
+        """``(frames,)`` or ``(channels, frames)``."""
+        samples, _ = finite(np.asarray(samples, np.float32))
+        if samples.size:
+            size = np.abs(samples)
+            self._count += samples.size
+            self._clipped += int((size >= FULL_SCALE).sum())
+            self._peak = max(self._peak, float(size.max()))
+            self._squares += float(np.square(samples, dtype=np.float64).sum())
+            self._sum += float(samples.sum(dtype=np.float64))
+
+    @property
+    def levels(self) -> Levels:
+        count = max(1, self._count)
+        with np.errstate(divide="ignore"):
+            peak_db, rms_db = 20 * np.log10(self._peak), 10 * np.log10(self._squares / count)
+        return Levels(float(peak_db), float(rms_db), self._sum / count, self._clipped / count)
+
+
 def level_report(samples: Samples) -> Levels:
     """Levels of ``(frames,)`` or ``(channels, frames)``; no samples count as silence. NaN and infinity count as 0."""
-    samples, _ = finite(np.asarray(samples, np.float32))
-    if not samples.size:
-        return Levels(-np.inf, -np.inf, 0.0, 0.0)
-    size = np.abs(samples)
-    mean_square = float(np.mean(np.square(samples, dtype=np.float64)))
-    with np.errstate(divide="ignore"):
-        peak_db, rms_db = 20 * np.log10(float(size.max())), 10 * np.log10(mean_square)
-    offset = float(samples.mean(dtype=np.float64))
-    return Levels(float(peak_db), float(rms_db), offset, float((size >= FULL_SCALE).mean()))
+    meter = LevelMeter()
+    meter.add(samples)
+    return meter.levels
 
 
 def _check_settings(

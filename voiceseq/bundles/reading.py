@@ -8,6 +8,7 @@ import difflib
 import hashlib
 import importlib.resources
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -16,12 +17,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from voiceseq import __version__
+from voiceseq import __version__, remote
 from voiceseq.bundles.stores import (
     CARD,
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
+    SCALE,
     SEAL,
     VOCABULARIES,
     WEIGHTS,
@@ -30,11 +32,12 @@ from voiceseq.bundles.stores import (
     check_file,
     chunks,
     has,
+    is_weights,
     open_store,
     seal,
     unsafe,
 )
-from voiceseq.errors import BundleError
+from voiceseq.errors import BundleError, InputError
 
 if TYPE_CHECKING:
     import torch
@@ -77,7 +80,7 @@ class Bundle:
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
-        """The tensors by name, in the dtype in which they are stored."""
+        """The tensors by name, in the dtype in which they are stored (those of 8 bits in float32)."""
         return self.read_weights()
 
     @cached_property
@@ -95,19 +98,21 @@ class Bundle:
     @cached_property
     def tensors(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Name -> (dtype, shape) of every stored tensor, read from the file's header without torch."""
-        if WEIGHTS not in self.files:
-            return {}
-        data = self.read(WEIGHTS)
-        header = parse(data[8 : 8 + int.from_bytes(data[:8], "little")], f"{self.path}: {WEIGHTS}")
-        try:
-            return {n: (e["dtype"], tuple(e["shape"])) for n, e in header.items() if n != "__metadata__"}
-        except (AttributeError, KeyError, TypeError) as error:
-            raise BundleError(f"{self.path}: {WEIGHTS} is not a whole safetensors file ({error!r})") from error
+        found: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for name in filter(is_weights, self.files):
+            data = self.read(name)
+            header = parse(data[8 : 8 + int.from_bytes(data[:8], "little")], f"{self.path}: {name}")
+            try:
+                found |= {n: (e["dtype"], tuple(e["shape"])) for n, e in header.items() if n != "__metadata__"}
+            except (AttributeError, KeyError, TypeError) as error:
+                raise BundleError(f"{self.path}: {name} is not a whole safetensors file ({error!r})") from error
+        return found
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape of every weight, those that share the tensor of another included."""
-        stored = {name: shape for name, (_, shape) in self.tensors.items()}
+        scales = {name + SCALE for name in self.storage.get("scaled", [])}
+        stored = {name: shape for name, (_, shape) in self.tensors.items() if name not in scales}
         try:
             return stored | {name: stored[twin] for name, twin in self.storage.get("tied", {}).items()}
         except (AttributeError, KeyError, TypeError) as error:
@@ -115,17 +120,22 @@ class Bundle:
 
     def read_weights(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
         """A fresh copy of the tensors; ``dtype`` converts the floating point ones (``torch.float32`` after float16)."""
-        if WEIGHTS not in self.files:
+        if not any(map(is_weights, self.files)):
             return {}
         import safetensors
         import safetensors.torch
 
         try:
-            tensors = safetensors.torch.load(self.read(WEIGHTS))
+            tensors: dict[str, Tensor] = {}
+            for file in filter(is_weights, self.files):
+                tensors |= safetensors.torch.load(self.read(file))
+            for name in self.storage.get("scaled", []):
+                scale = tensors.pop(name + SCALE)
+                tensors[name] = tensors[name] * scale.view(-1, *[1] * (tensors[name].dim() - 1))
             if dtype is not None:
                 tensors = {name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()}
             return tensors | {name: tensors[twin] for name, twin in self.storage.get("tied", {}).items()}
-        except (safetensors.SafetensorError, ValueError, KeyError, AttributeError, TypeError) as error:
+        except (safetensors.SafetensorError, ValueError, KeyError, AttributeError, TypeError, RuntimeError) as error:
             raise BundleError(f"{self.path}: {WEIGHTS} is not a whole safetensors file ({error})") from error
 
     def network(self, build: Callable[[Config], Module], cls: type[Config]) -> Module:
@@ -138,7 +148,7 @@ class Bundle:
 
         config = self.config_as(cls)
         try:
-            with torch.device("meta"):
+            with torch.device("meta"), without_chance():
                 self.check_fit(build(config))
             return self.fill(build(config))
         except (ValueError, TypeError, RuntimeError, ArithmeticError) as error:
@@ -183,6 +193,20 @@ class BundleReport:
         return not self.problems
 
 
+def without_chance() -> contextlib.AbstractContextManager[Any]:
+    """Where it holds, ``normal_`` leaves tensors as they are: on tensors without memory it would import a compiler."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class WithoutChance(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func in (torch.Tensor.normal_, torch.nn.init.normal_):
+                return args[0] if args else kwargs["tensor"]
+            return func(*args, **(kwargs or {}))
+
+    return WithoutChance()
+
+
 def load_bundle(name_or_path: str | Path) -> Bundle:
     """Open a shipped bundle by name, or a folder or ``.zip`` by path, and check all of it.
 
@@ -215,18 +239,35 @@ def shipped_bundles() -> dict[str, Path]:
 
 
 def locate(name_or_path: str | Path) -> Path:
-    """The path of a shipped name or of a path that exists. Raises BundleError with the nearest names."""
+    """The path of a shipped name, of a path that exists, or of what a run of this name left in ``runs/``.
+
+    Raises BundleError with the nearest names.
+    """
     shipped = shipped_bundles()
     if isinstance(name_or_path, str) and name_or_path in shipped:
         return shipped[name_or_path]
     name = str(name_or_path)
     try:
-        path = Path(name_or_path).expanduser()
+        if url := remote.url_of(name_or_path):
+            return remote.hold(url).path  # for as long as the process lives: files are read when they are asked for
+        path = remote.local_path(name_or_path).expanduser()
         if name and path.exists():
             return path.resolve()
+        if trained := newest_run(name):
+            return trained
+    except InputError as error:
+        raise BundleError(str(error)) from error
     except (OSError, ValueError, RuntimeError) as error:  # a name that no file can have
         raise BundleError(f"no bundle can be called {name[:80]!r} ({error})") from error
     raise BundleError(missing(name, path, list(shipped)))
+
+
+def newest_run(name: str) -> Path | None:
+    """The bundle of the newest finished ``runs/NAME/TIME`` below the working folder, for a name that is no path."""
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        return None
+    found = sorted(Path("runs", name).glob(f"*/bundle/{MANIFEST}"))
+    return found[-1].parent.resolve() if found else None
 
 
 def missing(name: str, path: Path, shipped: list[str]) -> str:

@@ -17,7 +17,9 @@ FORMAT = "voiceseq-bundle"
 FORMAT_VERSION = 1
 MANIFEST = "bundle.json"
 SEAL = "bundle.json.sha256"
-WEIGHTS = "weights.safetensors"
+WEIGHTS = "weights.safetensors"  # and weights-1.safetensors, ... where one file would be too large
+MORE_WEIGHTS = re.compile(r"weights-[1-9][0-9]*\.safetensors")
+SCALE = ":scale"  # ends the names of the scales of weights that are stored in 8 bits
 VOCABULARIES = "vocabularies/"
 CARD = "README.md"
 
@@ -143,7 +145,7 @@ def foreign(path: Path) -> str | None:
         return None
     if head[:1] == b"\x80" or path.suffix in {".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin"}:
         return PICKLE_ADVICE
-    if path.name in (MANIFEST, SEAL, WEIGHTS):
+    if path.name in (MANIFEST, SEAL) or is_weights(path.name):
         return f"it is one file of a bundle; give the folder {path.parent}"
     return "a folder or a .zip was wanted"
 
@@ -165,6 +167,11 @@ def dangerous(infos: Sequence[zipfile.ZipInfo], packed: int) -> str | None:
         if info.flag_bits & 1:
             return f"it holds {info.filename!r}, which is encrypted"
     return None
+
+
+def is_weights(name: str) -> bool:
+    """Whether a file of this name holds tensors."""
+    return name == WEIGHTS or MORE_WEIGHTS.fullmatch(name) is not None
 
 
 def unsafe(name: str) -> str | None:

@@ -23,7 +23,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from voiceseq import __version__
 from voiceseq.bundles.reading import load_bundle, verify_bundle
-from voiceseq.bundles.stores import CARD, FORMAT, FORMAT_VERSION, MANIFEST, SEAL, VOCABULARIES, WEIGHTS, seal, unsafe
+from voiceseq.bundles.stores import (
+    CARD,
+    FORMAT,
+    FORMAT_VERSION,
+    MANIFEST,
+    SCALE,
+    SEAL,
+    VOCABULARIES,
+    WEIGHTS,
+    is_weights,
+    seal,
+    unsafe,
+)
 from voiceseq.errors import BundleError
 
 if TYPE_CHECKING:
@@ -32,6 +44,7 @@ if TYPE_CHECKING:
 
 Opener = Callable[[], BinaryIO]
 
+LARGEST_FILE = 19_500_000  # bytes of tensors in one file; hosts of repositories dislike larger ones
 STALE_S = 3600.0  # a temporary name older than this was left behind by a process that was killed
 
 
@@ -56,8 +69,9 @@ def save_bundle(
     """Write a bundle to the folder ``path``, or to one file where it ends in ``.zip``; return the path.
 
     Settings are plain JSON or dataclasses of it. ``weights`` is a ``state_dict()``; names that share a tensor are
-    stored once; ``dtype`` (say ``torch.float16``) is how floating point tensors are stored. ``files`` are further
-    files by their name in the bundle. ``metrics`` that are not finite become null. ``training`` says how the model
+    stored once; ``dtype`` (say ``torch.float16``) is how floating point tensors are stored; ``torch.int8`` stores
+    matrices in 8 bits, with one scale a row, and vectors in float16. ``files`` are further files by their name in the
+    bundle. ``metrics`` that are not finite become null. ``training`` says how the model
     came to be: ``data`` is a list of ``{"name", "licence", "source"}``, the rest is free. A bundle that is already
     there is replaced at the very end, in one step where the system can.
     Raises BundleError when a setting is not JSON, when ``path`` holds anything but a bundle, or cannot be written.
@@ -73,12 +87,12 @@ def save_bundle(
     parts: dict[str, Opener] = {}
     manifest["storage"] = {}
     if weights is not None:
-        data, manifest["storage"] = pack_weights(weights, dtype)
-        parts[WEIGHTS] = partial(io.BytesIO, data)
+        packed, manifest["storage"] = pack_weights(weights, dtype)
+        parts |= {file: partial(io.BytesIO, data) for file, data in packed.items()}
     for key, value in (vocabularies or {}).items():
         parts[f"{VOCABULARIES}{key}.json"] = partial(io.BytesIO, dump(plain(value, f"vocabularies.{key}")))
     for key, source in (files or {}).items():
-        if key in (WEIGHTS, CARD, MANIFEST, SEAL) or key.startswith(VOCABULARIES):
+        if key in (CARD, MANIFEST, SEAL) or is_weights(key) or key.startswith(VOCABULARIES):
             raise BundleError(f"a further file cannot be called {key!r}, which the format keeps: choose another name")
         parts[key] = partial(io.BytesIO, source) if isinstance(source, bytes) else partial(io.FileIO, source)
     parts[CARD] = partial(io.BytesIO, (card if card is not None else write_card(manifest)).encode("utf-8", "replace"))
@@ -118,14 +132,15 @@ def dump(value: Any) -> bytes:
         raise BundleError(f"the bundle's settings cannot be written as JSON ({error})") from error
 
 
-def pack_weights(weights: Mapping[str, Tensor], dtype: torch.dtype | None) -> tuple[bytes, dict[str, Any]]:
-    """The safetensors bytes and the note of how they were stored."""
+def pack_weights(weights: Mapping[str, Tensor], dtype: torch.dtype | None) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The safetensors files by name, and the note of how they were stored."""
     import safetensors
     import safetensors.torch
     import torch
 
     tensors: dict[str, Tensor] = {}
     tied: dict[str, str] = {}
+    scaled: list[str] = []
     seen: dict[tuple[Any, ...], str] = {}
     for name, tensor in weights.items():
         if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.is_meta:
@@ -135,12 +150,42 @@ def pack_weights(weights: Mapping[str, Tensor], dtype: torch.dtype | None) -> tu
             tied[name] = seen[place]
             continue
         seen[place] = name
-        tensors[name] = convert(tensor.detach().cpu(), dtype, name)
+        if dtype == torch.int8 and tensor.is_floating_point() and tensor.dim() > 1 and tensor.numel():
+            tensors[name], tensors[name + SCALE] = eight_bits(tensor.detach().cpu(), name)
+            scaled.append(name)
+        else:
+            tensors[name] = convert(tensor.detach().cpu(), torch.float16 if dtype == torch.int8 else dtype, name)
     try:
-        data = safetensors.torch.save(tensors)
+        data = [safetensors.torch.save(group) for group in groups(tensors)]
     except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise BundleError(f"the weights cannot be stored as safetensors ({error})") from error
-    return data, {"dtype": str(dtype).removeprefix("torch.") if dtype else None, "tied": tied}
+    storage: dict[str, Any] = {"dtype": str(dtype).removeprefix("torch.") if dtype else None, "tied": tied}
+    files = {WEIGHTS if not place else f"weights-{place}.safetensors": part for place, part in enumerate(data)}
+    return files, storage | ({"scaled": scaled} if scaled else {})
+
+
+def groups(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+    """The tensors in their order, a new group where ``LARGEST_FILE`` is full; at least one group."""
+    found: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if found[-1] and size + tensor.nbytes > LARGEST_FILE:
+            found.append({})
+            size = 0
+        found[-1][name] = tensor
+        size += tensor.nbytes
+    return found
+
+
+def eight_bits(tensor: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """Whole numbers from -127 to 127 and the scale of each row (of the first axis)."""
+    import torch
+
+    rows = tensor.float().flatten(1)
+    if not bool(rows.isfinite().all()):
+        raise BundleError(f"the weight {name} holds NaN or infinity, which 8 bits cannot: did its training diverge?")
+    scale = rows.abs().amax(1).clamp(min=1e-30) / 127
+    return (rows / scale[:, None]).round().to(torch.int8).view(tensor.shape), scale
 
 
 def convert(tensor: Tensor, dtype: torch.dtype | None, name: str) -> Tensor:

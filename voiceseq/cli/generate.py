@@ -4,7 +4,6 @@ import argparse
 import sys
 
 from voiceseq.cli.options import add_json, print_json
-from voiceseq.errors import BundleError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +24,9 @@ def run(args: argparse.Namespace) -> int:
 
     model = voiceseq.load(args.model)
     if not isinstance(model, LanguageModel):
-        raise BundleError(f"{args.model} is a {type(model).__name__}; a language model was wanted")
+        from voiceseq.cli.generate_more import run as run_more
+
+        return run_more(model, args)
     prefixes = args.prefixes or (line.rstrip("\r\n") for line in sys.stdin)
     for number, prefix in enumerate(prefixes):
         seed = None if args.seed is None else args.seed + number

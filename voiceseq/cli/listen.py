@@ -14,6 +14,7 @@ from voiceseq.errors import BundleError, ConfigError, DeviceError, VoiceseqError
 
 if TYPE_CHECKING:
     from voiceseq.apps.listen.app import Listening
+    from voiceseq.apps.listen.following import Command, Following
     from voiceseq.apps.listen.hook import Hook
     from voiceseq.apps.listen.session import Detection, Session
     from voiceseq.audio.microphone import Block
@@ -24,7 +25,12 @@ PCM_RATE = 16_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--model", action="append", metavar="NAME", help=f"a bundle; repeat for several (default: {DEFAULT})")
+    add(
+        "--model",
+        action="append",
+        metavar="NAME",
+        help=f"a bundle or an .onnx file; repeat for several (default: {DEFAULT})",
+    )
     add("--file", action="append", metavar="F", help="a sound file instead of the microphone; repeat for several; - is "
         "raw 16-bit mono PCM on stdin")  # fmt: skip
     add("--device", metavar="D", help="the microphone: its number or a part of its name")
@@ -38,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CMD",
         help="run this for each event: no shell, the event as JSON on stdin, one at a time",
     )
+    add("--then", choices=("transcribe",), help="write down what is said after a wake word, until a second of silence")
+    add("--then-model", default="english-small", metavar="NAME", help="the bundle that does (default: %(default)s)")
     add("--on-detect-limit", type=float, default=10.0, metavar="S", help="seconds it may take (default: %(default)g)")
     add("--plain", action="store_true", help="lines instead of the screen")
     add("--plot", type=Path, metavar="FILE.png", help="draw the scores of a file")
@@ -109,6 +117,19 @@ def open_hook(args: argparse.Namespace, say: Any, output: Any) -> "Hook | None":
     return Hook(args.on_detect, say, limit_s=args.on_detect_limit, output=output)
 
 
+def open_following(args: argparse.Namespace) -> "Following | None":
+    """Who hears the commands. Raises BundleError for a bundle that is no recogniser of speech."""
+    if args.then is None:
+        return None
+    import voiceseq
+    from voiceseq.apps.listen.following import Following
+
+    transcriber = voiceseq.load(args.then_model)
+    if not isinstance(transcriber, voiceseq.Transcriber):
+        raise BundleError(f"{args.then_model} is a {type(transcriber).__name__}; a recogniser of speech was wanted")
+    return Following(transcriber)
+
+
 def complain(text: str) -> None:
     print(f"voiceseq: {text}", file=sys.stderr, flush=True)
 
@@ -119,18 +140,20 @@ def complain(text: str) -> None:
 def listen_to_files(args: argparse.Namespace) -> int:
     """A line an event; a file that cannot be read is told, the others go on, and the exit code is 1."""
     hook = open_hook(args, complain, sys.stderr)
-    session = open_session(args)
+    session, following = open_session(args), open_following(args)
     failed = False
     for name in args.file:
         trace = Trace(session) if args.plot else None
         try:
-            for found in detect(name, session, args.rate or PCM_RATE, trace):
+            for found in detect(name, session, args.rate or PCM_RATE, trace, following):
                 show_event({"file": name, **found.as_json()}, args.json)
                 if hook is not None:
                     hook.wait()  # a file can wait, so that no event goes without its command
                     hook.fire({"file": name, **found.as_json()})
         except VoiceseqError as error:
             session.finish()
+            if following is not None:
+                following.finish()
             complain(f"error: {error}")
             failed = True
         else:
@@ -141,19 +164,25 @@ def listen_to_files(args: argparse.Namespace) -> int:
     return int(failed)
 
 
-def detect(name: str, session: "Session", pcm_rate: int, trace: "Trace | None") -> "Iterator[Detection]":
-    """The detections of one file as they are found; memory does not grow with its length."""
+def detect(
+    name: str, session: "Session", pcm_rate: int, trace: "Trace | None", following: "Following | None"
+) -> "Iterator[Detection | Command]":
+    """The detections of one file as they are found, and commands; memory does not grow with its length."""
     blocks = pcm_blocks(pcm_rate) if name == "-" else file_blocks(name)
-    for found in heard(session, blocks):
+    for detected, commands in heard(session, blocks, following):
         if trace is not None:
-            trace.add(found)
-        yield from found
+            trace.add(detected)
+        yield from detected
+        yield from commands
 
 
-def heard(session: "Session", blocks: "Iterator[Block]") -> "Iterator[list[Detection]]":
+def heard(
+    session: "Session", blocks: "Iterator[Block]", following: "Following | None"
+) -> "Iterator[tuple[list[Detection], list[Command]]]":
     for block in blocks:
-        yield session.hear(block)
-    yield session.finish()
+        found = session.hear(block)
+        yield found, following.hear(block, found) if following is not None else []
+    yield session.finish(), following.finish() if following is not None else []
 
 
 def file_blocks(name: str) -> "Iterator[Block]":
@@ -192,6 +221,8 @@ def pcm_blocks(sample_rate: int) -> "Iterator[Block]":
 def show_event(event: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(event)
+    elif "text" in event:
+        print(f"{event['file']}  {event['start']:.2f} s  {event['word']}: {event['text']}")
     else:
         print(f"{event['file']}  {event['time']:.2f} s  {event['word']}  {event['score']:.2f}")
     sys.stdout.flush()
@@ -259,10 +290,10 @@ def listen_live(args: argparse.Namespace) -> int:
     with quiet_libraries(getattr(args, "verbose", False)):
         find_device(device)  # at once, before the models are loaded
         hook = open_hook(args, complain, None if screen else sys.stderr)
-        session = open_session(args)
+        session, following = open_session(args), open_following(args)
         saver = Saver(args.save_dir, args.save_cap)
         with Microphone(device, sample_rate=args.rate) as microphone:
-            app = Listening(microphone, session, saver, hook, (lambda text: None) if screen else complain)
+            app = Listening(microphone, session, saver, hook, (lambda text: None) if screen else complain, following)
             if hook is not None:
                 hook.say = app.say
             try:
@@ -285,6 +316,7 @@ def show_screen(app: "Listening") -> None:
 
 def show_lines(app: "Listening", as_json: bool) -> None:
     from voiceseq.apps.listen.app import clock
+    from voiceseq.apps.listen.following import Command
 
     assert app.microphone.info is not None
     words = ", ".join(row.word for row in app.session.rows)
@@ -295,6 +327,8 @@ def show_lines(app: "Listening", as_json: bool) -> None:
         for found in app.step(0.5):
             if as_json:
                 print_json(found.as_json())
+            elif isinstance(found, Command):
+                print(f"{clock(found.start)}  {found.word}: {found.text}")
             else:
                 print(f"{clock(found.time)}  {found.word}  {found.score:.2f}")
             sys.stdout.flush()

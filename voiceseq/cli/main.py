@@ -46,6 +46,19 @@ COMMANDS = {
         "hear wake words: live from the microphone, or in files",
         "voiceseq listen --file talk.wav --json",
     ),
+    "transcribe": Command(
+        "voiceseq.cli.transcribe",
+        "write down what is said: in files of any length and kind, or live",
+        "voiceseq transcribe talk.mp3 --format txt srt json --out transcripts",
+        bundle="english-small",
+    ),
+    "align": Command(
+        "voiceseq.cli.align",
+        "tell when each word of a known text is said in a recording",
+        "voiceseq align talk.mp3 talk.txt --format textgrid",
+        bundle="backbone",
+        recipe="voiceseq train experiment=backbone",
+    ),
     "wakeword": Command(
         "voiceseq.cli.wakeword",
         "make a wake word from a typed phrase, record people who say it, make it better",
@@ -57,6 +70,13 @@ COMMANDS = {
         'voiceseq generate "ROMEO:"',
         bundle="shakespeare",
         recipe="voiceseq train experiment=shakespeare data.train=TEXT data.validation=null",
+    ),
+    "score": Command(
+        "voiceseq.cli.score",
+        "tell how likely texts are: log-probability and perplexity, a line each",
+        'voiceseq score "the apple and pear salad" "the apple and pair salad"',
+        bundle="wikitext2",
+        recipe="voiceseq train experiment=wikitext2",
     ),
     "dates": Command(
         "voiceseq.cli.dates",
@@ -72,6 +92,55 @@ COMMANDS = {
         bundle="pronounce-en",
         recipe="voiceseq train experiment=pronounce data.dictionary=CMUDICT data.common=null",
     ),
+    "classify": Command(
+        "voiceseq.cli.classify",
+        "tell the class of texts, such as positive or negative, a line each",
+        'voiceseq classify "a gripping, funny film"',
+        bundle="sst2",
+        recipe="voiceseq train experiment=sst2 data.train=TSV data.validation=TSV data.vectors=null",
+    ),
+    "tag": Command(
+        "voiceseq.cli.tag",
+        "mark the names in texts, or tag words with their parts of speech",
+        'voiceseq tag "Yesterday, Harry Potter met Hermione Granger."',
+        bundle="wnut17",
+        recipe="voiceseq train experiment=wnut17 data.train=CONLL data.validation=CONLL data.vectors=null",
+    ),
+    "fill": Command(
+        "voiceseq.cli.fill",
+        "tell which word stands at [MASK]",
+        'voiceseq fill "let\'s make [MASK] chicken"',
+        bundle="masked",
+        recipe="voiceseq train experiment=masked data.train=TEXT data.validation=TEXT data.vectors=null",
+    ),
+    "translate": Command(
+        "voiceseq.cli.translate",
+        "translate sentences, a line each",
+        'voiceseq translate "Où est la gare ?"',
+        bundle="fra-eng",
+        recipe="voiceseq train experiment=fra-eng data.train=[PAIRS.tsv] data.validation=[MORE.tsv]",
+    ),
+    "embed": Command(
+        "voiceseq.cli.embed",
+        "look at word vectors: neighbours, likeness, analogies, how good they are",
+        'voiceseq embed king "king queen" "man king woman"',
+        bundle="word-vectors",
+        recipe="voiceseq train experiment=word-vectors data.train=TEXT",
+    ),
+    "caption": Command(
+        "voiceseq.cli.caption",
+        "tell what is on a picture of digits, or happens in a clip of one",
+        "voiceseq caption picture.png",
+        bundle="digit-captions",
+        recipe="voiceseq train experiment=digit-captions",
+    ),
+    "forecast": Command(
+        "voiceseq.cli.forecast",
+        "go on with a series of numbers, with intervals",
+        'voiceseq forecast "354 355 356 358 359 357 355 353 351 352 353 355 355 357" --steps 3',
+        bundle="co2",
+        recipe="voiceseq train experiment=co2",
+    ),
     "evaluate": Command(
         "voiceseq.cli.evaluate",
         "measure a bundle on recordings it has not learned from: report.json and plots",
@@ -86,6 +155,11 @@ COMMANDS = {
         "voiceseq.cli.voices",
         "list the synthesiser voices on this machine, and how to get more",
         "voiceseq voices",
+    ),
+    "serve": Command(
+        "voiceseq.cli.serve",
+        "serve wake words and transcription: OpenAI's API, WebSockets, Home Assistant, a page",
+        "voiceseq serve --wyoming tcp://127.0.0.1:10400",
     ),
     "bundle": Command(
         "voiceseq.cli.bundle",
@@ -196,6 +270,10 @@ def report(error: Exception, verbose: bool) -> int:
     lines = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
     if isinstance(error, VoiceseqError):
         print(f"voiceseq: error: {lines}", file=sys.stderr)
+    elif isinstance(error, ModuleNotFoundError) and error.name:  # the listener alone is installed, or a package is gone
+        print(
+            f"voiceseq: error: this needs {error.name}, which is not installed: pip install voiceseq", file=sys.stderr
+        )
     else:
         again = "" if verbose else "; run again with -v for the details"
         print(f"voiceseq: error: unexpected {type(error).__name__}: {lines}{again}", file=sys.stderr)

@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of rows that state a licence_class, only these: permissive, share-alike, gpl (default: all)",
     )  # fmt: skip
     parser.add_argument("--held-out", type=float, default=0.22, help="share of speakers kept for tests (%(default)s)")
-    parser.add_argument("--augmented", type=float, default=0.5, help="share of the speech made harder (%(default)s)")
+    parser.add_argument("--augmented", type=float, default=0.85, help="share of the speech made harder (%(default)s)")
+    parser.add_argument("--most-mb", type=float, default=40, metavar="MB", help="its size (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of all chance (default: %(default)s)")
     add_json(parser)
 
@@ -64,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
         augment=everyday(),
         share=args.augmented,
         seed=args.seed,
+        most=round(args.most_mb * 1e6),
         told=lambda text: print(text, file=sys.stderr),
     )
     tell(Bank.load(path), args.json)
@@ -85,18 +87,23 @@ def listen(backbone: "Backbone", samples: "NDArray[np.float32]") -> "NDArray[np.
 
 
 def everyday() -> Any:
-    """What speech goes through on its way to a microphone at home: rooms, noise, levels, now and then a telephone."""
+    """What speech goes through on its way to a microphone at home: rooms, noise, levels, now and then a telephone.
+
+    And other voices: the backbone may have learned from these very recordings, and must not know them again.
+    """
     from voiceseq.audio import augment
 
     return augment.AugmentConfig(
-        speed=augment.Speed(0.2),
+        speed=augment.Speed(0.5, (0.85, 1.15)),
+        tempo=augment.Tempo(0.3, (0.8, 1.25)),
+        pitch=augment.Pitch(0.5, (-4.0, 4.0)),
         room=augment.RoomEffect(0.5),
         noise=augment.Noise(0.6, (0.0, 25.0)),
         equaliser=augment.Equaliser(0.3),
         gain=augment.Gain(0.8),
         clip=augment.Clip(0.05),
         codec=augment.Codec(0.1),
-        telephone=augment.Telephone(0.15),
+        telephone=augment.Telephone(0.25),
     )
 
 

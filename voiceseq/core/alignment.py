@@ -2,6 +2,8 @@
 
 The best path through the states ``_ a _ b _`` (Viterbi): the recursion of ``ctc_forward`` with the maximum in the
 place of the sum. Scores are kept for one frame only and moves in one byte: ``time * (2 tokens + 1)`` bytes in all.
+Where these are too many (an hour of audio), the path is found by halves: the best state in the middle from both ends,
+then each half by itself, in twice the time.
 """
 
 from collections.abc import Sequence
@@ -14,6 +16,8 @@ from torch import Tensor
 
 from voiceseq.core.ctc import TokenSpan, check_log_probs, check_targets, frames_needed, jumps, path_spans, with_blanks
 from voiceseq.errors import InputError
+
+MOST_MOVES = 50_000_000  # kept at once, a byte each
 
 
 class WordSpan(NamedTuple):
@@ -70,32 +74,67 @@ def forced_align_batch(
 
 def _align_row(frames: np.ndarray, labels: Tensor, blank: int, row: int) -> list[TokenSpan]:
     states = labels[0].numpy()
-    moves, scores = _viterbi(frames, states, jumps(labels, blank)[0].numpy())
-    state = len(states) - 1
-    if state and scores[state - 1] > scores[state]:  # it may end on the last token or on the blank after it
-        state -= 1
-    if scores[state] == -np.inf:
+    # it may begin and end on a blank or on a token
+    path = _best_path(frames, states, jumps(labels, blank)[0].numpy(), 2, 2)
+    if path is None:
         raise InputError(f"row {row}: every path through this target has probability 0: is it the right text?")
-    path = states[_trace(moves, state)]
-    return path_spans(path, frames[np.arange(len(path)), path], blank)
+    said = states[path]
+    return path_spans(said, frames[np.arange(len(said)), said], blank)
 
 
-def _viterbi(frames: np.ndarray, states: np.ndarray, jump_open: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """By how many states the best path to ``(time, state)`` just moved (0, 1, 2), and the last frame's scores."""
+def _best_path(
+    frames: np.ndarray, states: np.ndarray, jump_open: np.ndarray, starts: int, ends: int
+) -> np.ndarray | None:
+    """The state at each frame of the best path from one of the first ``starts`` states to one of the last ``ends``.
+
+    None where every such path has probability 0.
+    """
+    if len(frames) * len(states) > MOST_MOVES and len(frames) > 2:
+        return _path_by_halves(frames, states, jump_open, starts, ends)
     moves = np.zeros((len(frames), len(states)), dtype=np.int8)
+    scores = _viterbi(frames, states, jump_open, starts, moves)
+    last = max(range(len(states))[-ends:], key=lambda state: (scores[state], state))
+    return None if scores[last] == -np.inf else _trace(moves, last)
+
+
+def _path_by_halves(
+    frames: np.ndarray, states: np.ndarray, jump_open: np.ndarray, starts: int, ends: int
+) -> np.ndarray | None:
+    """``_best_path`` in memory for one row of scores: the frame in the middle belongs to both halves."""
+    middle = len(frames) // 2
+    before = _viterbi(frames[: middle + 1], states, jump_open, starts)
+    backwards = np.append([False, False], jump_open[2:][::-1])[: len(states)]
+    after = _viterbi(frames[middle:][::-1], states[::-1], backwards, ends)[::-1]
+    possible = np.isfinite(before)
+    both = np.full(len(states), -np.inf)
+    both[possible] = (before + after)[possible] - frames[middle].take(states)[possible]
+    state = int(both.argmax())
+    if both[state] == -np.inf:
+        return None
+    first = _best_path(frames[: middle + 1], states[: state + 1], jump_open[: state + 1], starts, 1)
+    second = _best_path(frames[middle:], states[state:], jump_open[state:], 1, ends)
+    return None if first is None or second is None else np.append(first, state + second[1:])
+
+
+def _viterbi(
+    frames: np.ndarray, states: np.ndarray, jump_open: np.ndarray, starts: int, moves: np.ndarray | None = None
+) -> np.ndarray:
+    """The last frame's scores ``(states,)``; ``moves (time, states)`` is told by how many states (0, 1, 2) the best
+    path to each place just moved."""
     padded = np.full(len(states) + 2, -np.inf)  # two states before the first, from which nothing comes
     stay, step, jump = padded[2:], padded[1:-1], padded[:-2]
-    stay[:2] = frames[0, states[:2]]
+    stay[:starts] = frames[0, states[:starts]]
     shut = np.where(jump_open, 0.0, -np.inf)
     jumped, best = np.empty_like(shut), np.empty_like(shut)
     for t in range(1, len(frames)):
         np.add(jump, shut, out=jumped)
-        np.greater(step, stay, out=moves[t], casting="unsafe")
         np.maximum(step, stay, out=best)
-        np.putmask(moves[t], jumped > best, 2)
+        if moves is not None:
+            np.greater(step, stay, out=moves[t], casting="unsafe")
+            np.putmask(moves[t], jumped > best, 2)
         np.maximum(best, jumped, out=best)
         np.add(best, frames[t].take(states), out=stay)
-    return moves, stay
+    return stay
 
 
 def _trace(moves: np.ndarray, state: int) -> np.ndarray:

@@ -282,6 +282,8 @@ class MultiHeadAttention(nn.Module):
         return F.dropout(weights, self.dropout, self.training) @ values, weights
 
     def _fast(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+        if queries.is_cpu and queries.dtype == torch.bfloat16:  # torch's fused kernel is slower there
+            return self._readable(queries, keys, values, bias, mask)[0]
         if bias is not None:
             mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
         dropout = self.dropout if self.training else 0.0

@@ -18,6 +18,7 @@ from voiceseq.core.masks import check_sizes
 from voiceseq.core.scorers import Scorer, State
 from voiceseq.errors import InputError
 
+LEAST_TEMPERATURE = 1e-6  # below it sampling is greedy, and a quotient may be no number
 Scorers = Sequence[tuple[Scorer, float]]
 
 
@@ -333,7 +334,8 @@ def sample(
             _check_start(tokens, total.shape[1])
         if end is not None:
             _check_end(end, total.shape[1])
-        tokens = _draw(total / temperature, top_k, top_p, generator)
+        sharp = (total - total.amax(-1, keepdim=True)) / max(temperature, LEAST_TEMPERATURE)
+        tokens = _draw(sharp, top_k, top_p, generator)
         if end is not None:
             tokens = torch.where(ended | (limit == step), end, tokens)
         chosen = torch.stack([part.gather(1, tokens[:, None])[:, 0].double() for part in (total, *parts)], 1)

@@ -179,26 +179,28 @@ def write_bank(
     licences: Mapping[str, str],
     name: str = "negatives",
     levels: Sequence[int] = LEVELS,
+    most: int | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the streams as a bundle, with the first of ``levels`` that keeps it within 40 MB.
+    """Write the streams as a bundle, with the first of ``levels`` that keeps it within ``most`` bytes, else 40 MB.
 
     ``backbone`` is the sha256 of the weights that made the frames; ``licences`` has that of every source.
     Raises InputError for no streams, other numbers than -1..1, a source without a licence, and what never fits.
     """
     _check(streams, licences)
+    most = MAX_BANK if most is None else most
     said = _pack([[[u.start, u.end, u.text] for u in stream.utterances] for stream in streams])
     for count in levels:
         coder, coded = _coded(streams, count)
         table = lzma.compress(coder.frequencies.astype("<u2").tobytes())
         total = sum(map(len, coded)) + len(table) + len(said)
-        if total <= MAX_BANK:
+        if total <= most:
             break
     else:
         hours = sum(len(stream.frames) for stream in streams) * frame_s / 3600
         raise InputError(
-            f"{hours:.1f} h take {total / 1e6:.1f} MB at {count} levels; at most {MAX_BANK / 1e6:g} MB were wanted: "
-            f"about {hours * MAX_BANK / total:.1f} h fit"
+            f"{hours:.1f} h take {total / 1e6:.1f} MB at {count} levels; at most {most / 1e6:g} MB were wanted: "
+            f"about {hours * most / total:.1f} h fit"
         )
     entries, files = _filed(streams, coded)
     config = BankConfig(backbone, frame_s, coder.size, count, entries)

@@ -224,6 +224,7 @@ def build_bank(
     augment: AugmentConfig,
     share: float = 0.5,
     seed: int = 1,
+    most: int | None = None,
     told: Callable[[str], None] = lambda text: None,
 ) -> Path:
     """Join, make harder, listen, write. The same sources, settings and seed give the same bank.
@@ -234,9 +235,10 @@ def build_bank(
         hours: of each kind at most; sources of a kind get alike, as far as they reach.
         share: of the scenes of speech that are augmented; noise and music are left as they are. The noises mixed in
             are the bank's own.
+        most: bytes of the bank, else 40 MB.
         told: hears how far it is.
 
-    Raises InputError where nothing is left or it does not fit into 40 MB.
+    Raises InputError where nothing is left or it does not fit.
     """
     if not 0 <= share <= 1:
         raise ConfigError(f"{share} of the speech was to be augmented; a share from 0 to 1 was wanted")
@@ -256,7 +258,7 @@ def build_bank(
         stated.setdefault(source.name, {}).update(dict.fromkeys(source.licence.split(", ")))
     licences = {name: ", ".join(names) for name, names in stated.items()}
     settings = {"augment": asdict(augment), "augmented share": share, "seed": seed}
-    return write_bank(streams, backbone, folder, frame_s=frame_s, licences=licences, extra=settings)
+    return write_bank(streams, backbone, folder, frame_s=frame_s, licences=licences, most=most, extra=settings)
 
 
 def heard(piece: Piece, source: Source, listen: Listen, frame_s: float) -> Stream:

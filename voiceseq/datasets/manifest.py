@@ -8,7 +8,8 @@ A manifest is JSON lines (``.jsonl``, or ``.jsonl.gz``), a row a clip::
 out; any further field is kept in ``extra``. Times are seconds. A relative ``audio`` is looked for beside the manifest
 first and then in the folder above, so that a corpus ``speech/librispeech/manifest.jsonl`` may also write its paths from
 ``speech/``; where it is in neither place, the path beside the manifest is meant. What is written is always relative to
-the manifest.
+the manifest. Manifest and audio may be URLs (`voiceseq.remote`); audio of a manifest that is one lies beside it, and is
+looked for when it is read.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from voiceseq.errors import InputError
+from voiceseq.remote import local_copy, local_path, output, url_of
 
 FIELDS = ("id", "audio", "offset", "duration", "text", "speaker")
 MISTAKES = 20  # named in one message; reading stops there
@@ -84,11 +86,13 @@ def write_manifests(manifests: Mapping[str | Path, Iterable[Clip]]) -> list[int]
     Raises ``InputError`` where a row cannot be written as JSON, an id comes twice, or a file cannot be written; then
     whatever was there before is still there.
     """
+    if any(url_of(path) for path in manifests):
+        return [_send(Path(path), clips) for path, clips in manifests.items()]
     staged: list[tuple[Path, Path]] = []
     try:
         counts = []
         for path, clips in manifests.items():
-            target = Path(path)
+            target = local_path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             staged.append((target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial"), target))
             counts.append(_write(*staged[-1], clips))
@@ -146,6 +150,10 @@ class _Finder:
         self.beside, self.above = folder, folder / os.pardir if folder.name in ("", os.pardir) else folder.parent
 
     def __call__(self, audio: str) -> tuple[Path, bool]:
+        audio = str(local_path(audio))
+        for place in (audio, self.beside):
+            if url_of(place):
+                return (Path(audio) if place is audio else self.beside / audio), True  # whoever reads it will see
         for folder in (self.beside, self.above):
             if os.path.isfile(path := folder / audio):
                 return path, True
@@ -214,7 +222,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[BinaryIO]:
-    with path.open("rb") as file:
+    with local_copy(path) as here, here.open("rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if zipped else file
@@ -233,7 +241,7 @@ def _complaint(path: Path, mistakes: list[str]) -> str:
 
 
 def _write(temporary: Path, target: Path, clips: Iterable[Clip]) -> int:
-    folder = os.path.realpath(target.parent)
+    folder = str(target.parent) if url_of(target) else os.path.realpath(target.parent)
     seen: set[str] = set()
     with temporary.open("xb") as raw:
         # no name and no date in the gzip header: the same clips make the same bytes
@@ -249,6 +257,12 @@ def _write(temporary: Path, target: Path, clips: Iterable[Clip]) -> int:
         raw.flush()
         os.fsync(raw.fileno())
     return len(seen)
+
+
+def _send(path: Path, clips: Iterable[Clip]) -> int:
+    """To a URL, which has nothing relative to it but what is below the same folder."""
+    with output(path) as here:
+        return _write(here, path, clips)
 
 
 def _line(clip: Clip, folder: str) -> bytes:
@@ -273,6 +287,11 @@ def _line(clip: Clip, folder: str) -> bytes:
 
 
 def _relative(audio: Path, folder: str) -> str:
+    if url := url_of(audio):
+        base = url_of(Path(folder))
+        return url.removeprefix(f"{base}/") if base else url
+    if url_of(Path(folder)):
+        return Path(os.path.abspath(audio)).as_uri()
     # joined and not abspath(), which would take "link/.." for the folder that holds the link
     return Path(_way(os.path.join(os.getcwd(), os.path.dirname(audio)), folder), audio.name).as_posix()
 

@@ -103,7 +103,9 @@ class SpeechBatches:
         samples = torch.zeros(len(heard), int(lengths.max()))
         for target, one in zip(samples, heard, strict=True):
             target[: len(one.samples)] = torch.from_numpy(one.samples)
-        targets, target_lengths = pad([self.spoken[row].target for row in rows])
+        said = [self.spoken[row].target for row in rows]
+        targets, _ = pad([target or (0,) for target in said])  # where nothing is said nothing is read
+        target_lengths = torch.tensor([len(target) for target in said])
         lesson = self._lesson(rows, heard) if self.lessons is not None else None
         return SpeechBatch(samples, lengths, targets, target_lengths, lesson, augmented)
 

@@ -1,8 +1,9 @@
 """Pictures where people would rather look than read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
 
 from voiceseq.errors import InputError
@@ -25,6 +26,42 @@ def plot_attention(weights: Tensor, source: Sequence[str], target: Sequence[str]
     axes.set_ylabel("written")
     figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02, label="weight")
     figure.savefig(path, bbox_inches="tight")
+    return Path(path)
+
+
+def plot_points(points: np.ndarray, names: Sequence[str], path: str | Path) -> Path:
+    """``points (names, 2)`` with a name at each; a PNG."""
+    if points.shape != (len(names), 2):
+        raise InputError(f"the points have shape {points.shape}; ({len(names)}, 2) was wanted")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 7), dpi=130, layout="constrained")
+    axes = figure.add_subplot()
+    axes.scatter(points[:, 0], points[:, 1], s=9, color="#b5367a")
+    for (x, y), name in zip(points, names, strict=True):
+        axes.annotate(name.replace("$", r"\$"), (x, y), (3, 2), textcoords="offset points", fontsize=8)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    figure.savefig(path)
+    return Path(path)
+
+
+def plot_curves(
+    lines: Mapping[str, Sequence[tuple[float, float]]], across: str, up: str, path: str | Path, log: bool = False
+) -> Path:
+    """Named lines of points ``(x, y)``; a PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), dpi=130, layout="constrained")
+    axes = figure.add_subplot()
+    for name, points in lines.items():
+        axes.plot(*zip(*points, strict=True), marker="o", label=name)
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    if log:
+        axes.set_xscale("log")
+    axes.legend()
+    figure.savefig(path)
     return Path(path)
 
 

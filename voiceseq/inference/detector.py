@@ -7,7 +7,7 @@
     times, scores = detector.scores(waveform, 48_000)      # per frame, before smoothing and threshold
 
 Any cut of the sound gives the same scores and events, to the last bit. Torch is needed only for networks that
-`voiceseq.inference.lean` does not know.
+`voiceseq.inference.lean` does not know; a detector in an .onnx file (`voiceseq.inference.onnx`) needs no numba either.
 """
 
 from __future__ import annotations
@@ -24,11 +24,8 @@ from voiceseq.audio.resample import StreamResampler
 from voiceseq.bundles import Bundle, load_bundle
 from voiceseq.bundles.reading import build
 from voiceseq.errors import BundleError, InputError
-from voiceseq.inference import lean
 from voiceseq.inference.arrays import read_arrays
 from voiceseq.inference.events import Decider, Decision, Event, check_threshold
-from voiceseq.inference.kernels import probabilities
-from voiceseq.inference.lean import LeanNetwork
 
 __all__ = ["Decision", "Detector", "Event", "Stream"]
 
@@ -83,18 +80,19 @@ class Detector:
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> Self:
         """Raises BundleError when weights, config and decisions do not belong together."""
-        return cls([_network(bundle)], _decisions(bundle))
+        return cls([_network(bundle)], read_decisions(bundle.config["words"], bundle.decoding, str(bundle.path)))
 
     @classmethod
     def from_network(cls, network: Any, decisions: Mapping[str, Decision]) -> Self:
         """Of a `TriggerNetwork` in memory, as it is now."""
         from voiceseq.bundles.writing import plain
+        from voiceseq.inference import lean
 
         config = plain(network.config, "config")
         if not lean.supports(config):
             return cls([TorchNetwork(network)], decisions)
         arrays = {name: value.detach().cpu().numpy() for name, value in network.state_dict().items()}
-        return cls([LeanNetwork.of(config, arrays)], decisions)
+        return cls([lean.LeanNetwork.of(config, arrays)], decisions)
 
     @classmethod
     def of(cls, bundles: Iterable[Bundle | Detector | str | Path]) -> Self:
@@ -106,12 +104,11 @@ class Detector:
         decisions: dict[str, Decision] = {}
         for number, one in enumerate(bundles):
             if isinstance(one, str | Path):
-                one = load_bundle(one)
+                one = _opened(one)
             detector = cls.from_bundle(one) if isinstance(one, Bundle) else one
             decisions |= detector.decisions
             for place, network in enumerate(detector.networks):
-                shared = isinstance(network, LeanNetwork)
-                key = network.front.fingerprint if shared else f"{number}.{place}"
+                key = getattr(network, "fingerprint", f"{number}.{place}")
                 networks[key] = networks[key].join(network) if key in networks else network
         return cls(list(networks.values()), decisions)
 
@@ -251,9 +248,13 @@ class Stream:
         both = zip(self.detector.networks, self._states, strict=True)
         logits = [network.advance(samples, state) for network, state in both]
         joined = logits[0] if len(logits) == 1 else np.concatenate(logits, 1)
-        scores = np.empty(joined.shape)
-        probabilities(joined, scores)
-        return scores
+        return probabilities(joined)
+
+
+def probabilities(logits: NDArray[np.float32]) -> Scores:
+    """The same shape in 64 bits, where the step from 0.99999999 to 1 can still be told."""
+    with np.errstate(over="ignore"):  # what is certainly not the word
+        return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64))))
 
 
 def clean(samples: NDArray[Any]) -> tuple[NDArray[np.float32], int]:
@@ -262,7 +263,7 @@ def clean(samples: NDArray[Any]) -> tuple[NDArray[np.float32], int]:
         turn = ": give samples.T" if samples.ndim == 2 and samples.size else ""
         raise InputError(f"samples have shape {samples.shape}; (frames,) or (channels, frames) was wanted{turn}")
     sound, replaced = _as_float(samples), 0
-    if sound.size and not np.abs(sound).max() <= LOUDEST:  # NaN is not at most anything
+    if samples.dtype.kind == "f" and sound.size and not np.abs(sound).max() <= LOUDEST:  # NaN is not at most anything
         bad = ~(np.abs(sound) <= LOUDEST)
         sound, replaced = np.where(bad, np.float32(0), sound), int(bad.sum())
     return (sound if sound.ndim == 1 else sound.mean(0, dtype=np.float32)), replaced
@@ -283,7 +284,17 @@ def _as_float(samples: NDArray[Any]) -> NDArray[np.float32]:
     raise InputError(f"samples have dtype {samples.dtype}; float32 (full scale 1) or int16 was wanted: convert them")
 
 
+def _opened(name_or_path: str | Path) -> Bundle | Detector:
+    if str(name_or_path).endswith(".onnx"):
+        from voiceseq.inference.onnx import open_detector
+
+        return open_detector(name_or_path)
+    return load_bundle(name_or_path)
+
+
 def _network(bundle: Bundle) -> Any:
+    from voiceseq.inference import lean
+
     if bundle.kind != KIND:
         raise BundleError(f"{bundle.path} is a {bundle.kind!r}; a wake-word detector ({KIND!r}) was wanted")
     try:
@@ -291,14 +302,14 @@ def _network(bundle: Bundle) -> Any:
     except (AttributeError, TypeError) as error:
         raise BundleError(f"{bundle.path}: its config does not describe a {KIND} ({error})") from error
     if known:
-        return LeanNetwork.of(bundle.config, read_arrays(bundle), str(bundle.path))
+        return lean.LeanNetwork.of(bundle.config, read_arrays(bundle), str(bundle.path))
     from voiceseq.models.trigger import TriggerConfig, TriggerNetwork
 
     return TorchNetwork(bundle.network(TriggerNetwork, TriggerConfig))
 
 
-def _decisions(bundle: Bundle) -> dict[str, Decision]:
-    words = bundle.config["words"]
-    if wrong := sorted(set(words) ^ bundle.decoding.keys()):
-        raise BundleError(f"{bundle.path}: decoding and words differ in {wrong[0]!r}; one decision a word was wanted")
-    return {word: build(Decision, bundle.decoding[word], f"{bundle.path}: decoding.{word}") for word in words}
+def read_decisions(words: Sequence[str], decoding: Mapping[str, Any], name: str) -> dict[str, Decision]:
+    """One decision a word, from plain JSON. Raises BundleError where they do not belong together."""
+    if wrong := sorted(set(words) ^ decoding.keys()):
+        raise BundleError(f"{name}: decoding and words differ in {wrong[0]!r}; one decision a word was wanted")
+    return {word: build(Decision, decoding[word], f"{name}: decoding.{word}") for word in words}

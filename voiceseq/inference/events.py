@@ -84,7 +84,7 @@ class Decider:
         seen = np.concatenate((self._recent, probabilities))
         self._recent = seen[count:]
         fired: list[tuple[int, int, float]] = []
-        if count and (self._busy() or not (seen.max(0) < self.thresholds).all()):
+        if count and (self._busy() or not (seen < self.thresholds).all()):
             fired = self._decide(self._smooth(seen, count))
         self.frames += count
         return fired

@@ -161,11 +161,3 @@ def squash(x):  # type: ignore[no-untyped-def]
     """tanh of a flat array, in place."""
     for n in range(len(x)):
         x[n] = tanh(x[n])
-
-
-@compiled
-def probabilities(logits, out):  # type: ignore[no-untyped-def]
-    """``(time, words)`` -> the same in 64 bits, where the step from 0.99999999 to 1 can still be told."""
-    for t in range(logits.shape[0]):
-        for word in range(logits.shape[1]):
-            out[t, word] = 1.0 / (1.0 + np.exp(-np.float64(logits[t, word])))

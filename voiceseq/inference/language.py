@@ -1,5 +1,6 @@
 """A language model at work: write on from a beginning, or say how likely a text is."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,21 +11,45 @@ from torch import Tensor
 from voiceseq.bundles import Bundle
 from voiceseq.core.scorers import StepScorer, TokenBonus
 from voiceseq.core.search import sample
-from voiceseq.errors import InputError
+from voiceseq.errors import ConfigError, InputError
 from voiceseq.inference.opening import check_texts, open_vocabulary
 from voiceseq.models.language import LanguageConfig, LanguageNetwork, Spelling
 from voiceseq.text.vocabulary import Vocabulary
+from voiceseq.text.words import split_words, visible
 
 PIECE = 256  # symbols read at once: few calls, and never the logits of a whole book
 
 
 @dataclass(frozen=True)
 class TextScore:
-    """How likely a text is: the natural logarithm of its probability, and how many symbols were predicted."""
+    """How likely a text is: the natural logarithm of its probability, how many symbols were predicted, and how many of
+    these the vocabulary does not know; an unknown one counts as any of the unknown ones."""
 
     text: str
     log_prob: float
     symbols: int
+    unknown: int = 0
+
+    @property
+    def perplexity(self) -> float:
+        """``exp(-log_prob / symbols)``: among how many symbols, as it were, it had to choose each time."""
+        return math.exp(min(-self.log_prob / self.symbols, 700.0))  # exp(710) is no float any more
+
+
+@dataclass(frozen=True)
+class Reading:
+    """``lower``: letters are made small before they are read. ``unknown_words``: how many different words were unknown
+    in training; the probability of "unknown" is shared out among them, or the strangest word would be the likeliest.
+
+    Raises ConfigError below 1.
+    """
+
+    lower: bool = False
+    unknown_words: int = 1
+
+    def __post_init__(self) -> None:
+        if self.unknown_words < 1:
+            raise ConfigError(f"unknown_words is {self.unknown_words}; at least 1 was wanted")
 
 
 class LanguageModel:
@@ -33,8 +58,8 @@ class LanguageModel:
     Every text is taken to follow the end of a line. Raises InputError for words without the special symbol ``eos``.
     """
 
-    def __init__(self, network: LanguageNetwork, vocabulary: Vocabulary) -> None:
-        self.network = network.eval()
+    def __init__(self, network: LanguageNetwork, vocabulary: Vocabulary, reading: Reading | None = None) -> None:
+        self.network, self.reading = network.eval(), reading or Reading()
         self.vocabulary, self.spelling = vocabulary, Spelling(vocabulary)
         bonus = torch.zeros(len(vocabulary))
         bonus[list(vocabulary.special_ids - {self.spelling.eos})] = -torch.inf  # nobody writes "<unk>"
@@ -44,7 +69,8 @@ class LanguageModel:
     def from_bundle(cls, bundle: Bundle) -> Self:
         """Raises BundleError for settings, weights or a vocabulary that do not make a language model."""
         network = bundle.network(LanguageNetwork, LanguageConfig)
-        return cls(network, open_vocabulary(bundle, "symbols", network.config.vocabulary, check=Spelling))
+        vocabulary = open_vocabulary(bundle, "symbols", network.config.vocabulary, check=Spelling)
+        return cls(network, vocabulary, bundle.decoding_as(Reading))
 
     def generate(
         self,
@@ -89,19 +115,35 @@ class LanguageModel:
         return [self._score(text) for text in check_texts(texts)]
 
     def _score(self, text: str) -> TextScore:
-        tokens = torch.tensor([self.spelling.line_end, *self.spelling.encode(text)])
+        tokens = torch.tensor([self.spelling.line_end, *self._symbols(text)])
         if len(tokens) < 2:
             raise InputError("an empty text came; a score wants at least one symbol")
         total, state = 0.0, None
         for inputs, targets in zip(_cut(tokens[:-1]), _cut(tokens[1:]), strict=True):
             logits, state = self.network.read(inputs, state)
             total += float(logits.double().log_softmax(-1).gather(2, targets[..., None]).sum())
-        return TextScore(text, total, len(tokens) - 1)
+        unknown = 0
+        if "unknown" in self.vocabulary.specials:
+            unknown = int((tokens[1:] == self.vocabulary.special("unknown")).sum())
+        total -= unknown * math.log(self.reading.unknown_words)
+        return TextScore(text, total, len(tokens) - 1, unknown)
+
+    def _symbols(self, text: str) -> list[int]:
+        """The symbols of a text as people type it: a word that is not known, such as "salad.", is cut into those that
+        it is made of. Texts that are cut already stay as they are."""
+        text = text.lower() if self.reading.lower else text
+        if self.vocabulary.level != "word":
+            return self.spelling.encode(text)
+        lines = [" ".join(self._cut_words(visible(line))) for line in text.split("\n")]
+        return self.spelling.encode("\n".join(lines))
+
+    def _cut_words(self, line: str) -> list[str]:
+        return [part for word in line.split() for part in ([word] if word in self.vocabulary else split_words(word))]
 
     @torch.no_grad()
     def _read(self, prefix: str) -> tuple[int, Any]:
         """The last symbol of the prefix (or the line end before it) and the state after those before that one."""
-        tokens = torch.tensor([self.spelling.line_end, *self.spelling.encode(prefix)])
+        tokens = torch.tensor([self.spelling.line_end, *self._symbols(prefix)])
         state: Any = None
         for piece in _cut(tokens[:-1]):
             _, state = self.network.read(piece, state)

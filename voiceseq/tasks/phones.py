@@ -2,57 +2,38 @@
 
 import dataclasses
 from collections.abc import Sequence
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-import pytorch_lightning as pl
 import torch
-from lightning_utilities.core.rank_zero import rank_zero_warn
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
-from voiceseq.audio.augment import AugmentConfig, Augmenter
+from voiceseq.audio.augment import AugmentConfig
 from voiceseq.audio.specaugment import SpecAugment
 from voiceseq.core.ctc import ctc_greedy, ctc_loss
 from voiceseq.core.distance import edit_distance
-from voiceseq.datasets.batching import step_generator, training_loader
-from voiceseq.datasets.manifest import Clip, held_out, read_manifest
-from voiceseq.datasets.recordings import Recordings
-from voiceseq.datasets.speech import Hardening, Lesson, SpeechBatch, SpeechBatches, Spoken
-from voiceseq.datasets.teachers import SIZE, learn_lessons
-from voiceseq.errors import ConfigError
+from voiceseq.datasets.batching import step_generator
+from voiceseq.datasets.manifest import Clip
+from voiceseq.datasets.speech import Lesson, SpeechBatch
+from voiceseq.datasets.teachers import SIZE, Lessons, learn_lessons
 from voiceseq.models.backbone import Backbone, BackboneConfig, BackboneOutput
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
+from voiceseq.tasks.speech import SpeechData, warp
 from voiceseq.text.pronounce import PHONES, Pronunciation, read_dictionary
 from voiceseq.text.vocabulary import Vocabulary
 
-SAMPLE_RATE = 16_000
-EDGE = 2  # frames that the analysis window takes from a clip
 WINDOW_S = 0.025  # a frame is known when its analysis window is full
 
 
-def warp(frames: Tensor, factors: Tensor) -> Tensor:
-    """Log-mel ``frames (batch, time, mels)`` of a longer or shorter vocal tract: band m is read at ``m * factor``."""
-    places = (torch.arange(frames.shape[2]) * factors[:, None].to(frames)).clamp(max=frames.shape[2] - 1)
-    low = places.floor().long().clamp(max=frames.shape[2] - 2)
-    part = (places - low)[:, None]
-    index = low[:, None].expand(-1, frames.shape[1], -1)
-    return frames.gather(2, index) * (1 - part) + frames.gather(2, index + 1) * part
-
-
-class PhoneData(pl.LightningDataModule):
-    """Manifests of transcribed speech, spelt in phones by dictionaries.
+class PhoneData(SpeechData):
+    """Transcribed speech, spelt in phones by dictionaries; other settings as of ``SpeechData``.
 
     Args:
-        held_out_share: this share of the speakers is left to the tests (``manifest.held_out``).
         dictionaries: earlier ones first; clips with words that none of them has are left out. What ``voiceseq
             pronounce`` writes for such words is a dictionary too.
-        augment, noises: how batches are made harder and the manifests of noise for it, of which ``held_out_noise`` is
-            left to the tests; ``hard_from`` is the step from
-            which on ``hard_share`` of the batches are (see ``Hardening``).
         teacher, lessons: the folder of a teacher (``datasets.teachers``) and the file where its frames are kept.
     """
+
+    unfit = "a word that no dictionary has, nothing said, or too many phones for the time"
 
     def __init__(
         self,
@@ -76,67 +57,42 @@ class PhoneData(pl.LightningDataModule):
         overfit: bool = False,
         licences: list[str] | None = None,
     ) -> None:
-        super().__init__()
         self.vocabulary = Vocabulary(("<blank>", *PHONES), "word", ("blank",))
         self.words: dict[str, list[Pronunciation]] = {}
         for file in dictionaries:
             self.words = read_dictionary(file) | self.words
-        self.frames_per_s, self.seed, self.workers = frames_per_s, seed, workers
-        self.left_out = 0
-        clips = [clip for name in train for clip in read_manifest(Path(folder) / name)]
-        clips = [clip for clip in clips if not held_out(clip.speaker, held_out_share)]
-        tests = {Path(name).parent.name: read_manifest(Path(folder) / name) for name in validation}
-        self.masks = augment.masks if augment is not None else None
-        hardening = None
-        if augment is not None:
-            sounds = [clip for name in noises or [] for clip in read_manifest(Path(folder) / name)]
-            kept = [clip for clip in sounds if not held_out(clip.id, held_out_noise)]
-            augmenter = Augmenter(augment, Recordings(kept, keep=True))
-            hardening = Hardening(augmenter, hard_share, hard_from)
-        taught = learn_lessons(clips, teacher, lessons) if teacher and lessons else None
-        spoken = self._spoken(clips, "the training manifests")
-        self.batches = SpeechBatches(spoken, SAMPLE_RATE, batch_s, seed, hardening, taught)
-        self.held_out = {
-            name: SpeechBatches(self._spoken(part, name), SAMPLE_RATE, batch_s, seed) for name, part in tests.items()
-        }
-        if self.left_out:
-            rank_zero_warn(f"{self.left_out} clips were left out: unknown words, or too many phones for the time")
-        self.steps_per_epoch, self.overfit = steps_per_epoch, overfit
-        names = licences or [f"{Path(name).parent.name}: unknown" for name in train]
-        self.sources = [dict(zip(("name", "licence"), name.split(": ", 1), strict=True)) for name in names]
+        self.teacher = (teacher, lessons)
+        super().__init__(
+            folder,
+            train,
+            validation,
+            batch_s,
+            steps_per_epoch,
+            frames_per_s,
+            held_out_share,
+            augment,
+            noises,
+            held_out_noise,
+            hard_from,
+            hard_share,
+            workers,
+            seed,
+            overfit,
+            licences,
+        )
 
-    def _spoken(self, clips: Sequence[Clip], name: str) -> list[Spoken]:
-        found = []
-        for clip in clips:
-            target = self._phones(clip)
-            if target is None:
-                self.left_out += 1
-            else:
-                found.append(Spoken(clip, target))
-        if not found:
-            raise ConfigError(f"{name}: no clip can be spelt with this dictionary; is it English, in CMU's form?")
-        return found
+    def learn_lessons(self, clips: Sequence[Clip]) -> Lessons | None:
+        teacher, lessons = self.teacher
+        return learn_lessons(clips, teacher, lessons) if teacher and lessons else None
 
-    def _phones(self, clip: Clip) -> tuple[int, ...] | None:
-        """None where a word is unknown, nothing is said, or the phones do not fit into the clip's frames."""
+    def spell(self, clip: Clip) -> tuple[int, ...] | None:
+        """None where a word is unknown."""
         words: list[Pronunciation] = []
         for word in (clip.text or "").split():
             if word not in self.words:
                 return None
             words.append(self.words[word][0])
-        target = tuple(self.vocabulary.index(phone) for word in words for phone in word)
-        repeats = sum(one == next_one for one, next_one in pairwise(target))  # CTC wants a blank between equals
-        fits = len(target) + repeats + EDGE <= clip.duration * self.frames_per_s
-        return target if target and fits else None
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        if self.trainer.world_size > 1:  # type: ignore[union-attr]
-            raise ConfigError("this data is not shared among processes yet; train with trainer.devices=1")
-        return training_loader(self.batches, self.steps_per_epoch, self.workers, overfit=self.overfit)
-
-    def val_dataloader(self) -> DataLoader[Any]:
-        batches = [(name, batch) for name, part in self.held_out.items() for batch in part.whole()]
-        return DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
+        return tuple(self.vocabulary.index(phone) for word in words for phone in word)
 
 
 class PhoneTask(SequenceTask):

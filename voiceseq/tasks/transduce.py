@@ -2,7 +2,7 @@
 
 import dataclasses
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pytorch_lightning as pl
 import torch
@@ -46,7 +46,10 @@ class PairData(pl.LightningDataModule):
 
     def make(self, step: int, rank: int, world: int) -> PairBatch:
         pairs = self.pairs(step)
-        return pair_batch([pairs[i] for i in own_share(list(range(len(pairs))), rank, world)], self.source, self.target)
+        return self.collate([pairs[i] for i in own_share(list(range(len(pairs))), rank, world)])
+
+    def collate(self, pairs: Pairs) -> PairBatch:
+        return pair_batch(pairs, self.source, self.target)
 
     def train_dataloader(self) -> DataLoader[Any]:
         rank, world = self.trainer.global_rank, self.trainer.world_size  # type: ignore[union-attr]
@@ -58,7 +61,7 @@ class PairData(pl.LightningDataModule):
     def batches(self, pairs: Pairs) -> DataLoader[Any]:
         ordered = sorted(pairs, key=lambda pair: len(pair[0]))  # alike lengths share a batch
         parts = [ordered[i : i + 256] for i in range(0, len(ordered), 256)]
-        return DataLoader([pair_batch(part, self.source, self.target) for part in parts], batch_size=None)  # type: ignore[arg-type]
+        return DataLoader([self.collate(part) for part in parts], batch_size=None)  # type: ignore[arg-type]
 
 
 class DateData(PairData):
@@ -89,6 +92,8 @@ class DateData(PairData):
 class TransduceTask(SequenceTask):
     """Cross entropy with teacher forcing or scheduled sampling; on validation also the share that is wholly right."""
 
+    decoding: ClassVar[dict[str, Any]] = {"beam": 4, "alpha": 0.0, "max_length": 40}
+
     def __init__(
         self,
         model: Seq2SeqConfig,
@@ -114,8 +119,11 @@ class TransduceTask(SequenceTask):
         sampling, smoothing = (self.sampling, self.label_smoothing) if self.training else (0.0, 0.0)
         logits = self.network(batch.source, batch.inputs, batch.source_lengths, batch.target_lengths, sampling)
         loss = cross_entropy(logits, batch.targets, batch.target_lengths, smoothing)
-        metrics = {} if self.training else {"exact": self.exact(batch)}
-        return loss, int(batch.target_lengths.sum()), metrics
+        return loss, int(batch.target_lengths.sum()), {} if self.training else self.measure(batch)
+
+    def measure(self, batch: PairBatch) -> dict[str, float]:
+        """What validation tells beside the loss."""
+        return {"exact": self.exact(batch)}
 
     @torch.no_grad()
     def exact(self, batch: PairBatch) -> float:
@@ -128,6 +136,5 @@ class TransduceTask(SequenceTask):
 
     def parts(self) -> BundleParts:
         vocabularies = {"source": self.source.to_json(), "target": self.target.to_json()}
-        decoding = {"beam": 4, "alpha": 0.0, "max_length": 40}
         config = dataclasses.asdict(self.network.config)
-        return BundleParts(self.kind, config, vocabularies, decoding, self.sources)
+        return BundleParts(self.kind, config, vocabularies, self.decoding, self.sources)

@@ -2,6 +2,7 @@
 phrase to its phones by dictionary, else by letters to sounds."""
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -127,6 +128,14 @@ def accents_of(pronunciation: Pronunciation) -> list[Pronunciation]:
         for phone, following in zip(pronunciation, (*pronunciation[1:], ""), strict=True)
     )
     return [way for way in dict.fromkeys((tuple(silent), merged)) if way != pronunciation]
+
+
+def spelt(word: str) -> str:
+    """The letters of a word of any language, as a network reads them: small, nothing invisible, the spaces of a phrase
+    single; accents, and the parts of Korean syllables, on their own."""
+    letters = "".join(" " if letter.isspace() or letter == "\0" else letter for letter in word.lower())
+    letters = "".join(letter for letter in letters if unicodedata.category(letter) not in ("Cc", "Cf", "Cs"))
+    return unicodedata.normalize("NFD", " ".join(letters.split()))
 
 
 def spell_out(word: str) -> Pronunciation:

@@ -1,8 +1,8 @@
 """Vocabularies: text to numbers and back.
 
-A vocabulary is a frozen list of symbols (characters or words); a symbol's number is its place in the list. Special
-symbols (padding, unknown, ...) are named by their role and written as in ``SPECIALS``. Text can never produce one of
-them except ``unknown``: the word "<eos>" in a text is an unknown word and not the end of the sentence.
+A vocabulary is a frozen list of symbols (characters, words or subwords); a symbol's number is its place in the list.
+Special symbols (padding, unknown, ...) are named by their role and written as in ``SPECIALS``. Text can never produce
+one of them except ``unknown``: the word "<eos>" in a text is an unknown word and not the end of the sentence.
 """
 
 from collections import Counter
@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
 from voiceseq.errors import InputError
+from voiceseq.text.subwords import MARK, cut, learn_pieces, units
 
-Level = Literal["character", "word"]
+Level = Literal["character", "word", "subword"]
 SPECIALS = {
     "pad": "<pad>",
     "unknown": "<unk>",
@@ -23,8 +24,13 @@ SPECIALS = {
 }
 
 
+KNOWN_UNITS = 100_000  # words whose subwords are remembered
+
+
 def split(text: str, level: Level) -> list[str]:
-    """The symbols of a text: its code points, or its words between white space."""
+    """The symbols of a text: its code points, its words between white space, or the units that subwords are cut of."""
+    if level == "subword":
+        return units(text)
     return list(text) if level == "character" else text.split()
 
 
@@ -41,6 +47,7 @@ class Vocabulary:
     specials: tuple[str, ...] = ()
     _special: dict[str, int] = field(init=False, repr=False, compare=False)
     _ordinary: dict[str, int] = field(init=False, repr=False, compare=False)
+    _cuts: dict[str, list[str]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_names(self.level, self.specials)
@@ -55,7 +62,7 @@ class Vocabulary:
         ordinary = {symbol: number for symbol, number in numbers.items() if symbol not in special}
         if not ordinary:
             raise InputError("the vocabulary is empty; give at least one symbol that is not a special one")
-        strange = [symbol for symbol in ordinary if split(symbol, self.level) != [symbol]]
+        strange = [symbol for symbol in ordinary if not _possible(symbol, self.level)]
         if strange:
             raise InputError(f"{_named(strange)} cannot be a {self.level}; give one {self.level} a symbol")
         object.__setattr__(self, "_special", {role: numbers[SPECIALS[role]] for role in self.specials})
@@ -71,14 +78,18 @@ class Vocabulary:
         specials: Sequence[str] = (),
     ) -> Self:
         """Special symbols first, then those seen at least ``minimum_count`` times, the most frequent first (ties in
-        code point order), at most ``size`` symbols in all. ``text`` is one string or its lines."""
+        code point order), at most ``size`` symbols in all. ``text`` is one string or its lines. Subwords are learned
+        from it (``subwords.learn_pieces``) and want a ``size``."""
         _check_names(level, specials)
         if size is not None and size <= len(specials):
             raise InputError(f"size {size} leaves no place beside {len(specials)} special symbols; give a larger size")
         written = [SPECIALS[role] for role in specials]
-        counts = Counter(
-            symbol for line in ([text] if isinstance(text, str) else text) for symbol in split(line, level)
-        )
+        lines = [text] if isinstance(text, str) else text
+        if level == "subword":
+            if size is None:
+                raise InputError("subwords want a size: how many symbols in all, e.g. 8000")
+            return cls((*written, *learn_pieces(lines, size - len(written))), level, tuple(specials))
+        counts = Counter(symbol for line in lines for symbol in split(line, level))
         seen = [symbol for symbol, n in counts.items() if n >= minimum_count and symbol not in written]
         if not seen:
             raise InputError(f"no {level} was seen {minimum_count} times or more; give more text or a lower count")
@@ -110,9 +121,21 @@ class Vocabulary:
     def special_ids(self) -> frozenset[int]:
         return frozenset(self._special.values())
 
+    def split(self, text: str) -> list[str]:
+        """The symbols of a text, strange ones too."""
+        found = split(text, self.level)
+        return found if self.level != "subword" else [piece for unit in found for piece in self._cut(unit)]
+
+    def _cut(self, unit: str) -> list[str]:
+        if unit not in self._cuts:
+            if len(self._cuts) >= KNOWN_UNITS:
+                self._cuts.clear()
+            self._cuts[unit] = cut(unit, self._ordinary)
+        return self._cuts[unit]
+
     def encode(self, text: str) -> list[int]:
         """The numbers of a text's symbols; a strange one becomes ``unknown`` or, without that, an ``InputError``."""
-        symbols = split(text, self.level)
+        symbols = self.split(text)
         unknown = self._special.get("unknown")
         if unknown is None:
             strange = dict.fromkeys(symbol for symbol in symbols if symbol not in self._ordinary)
@@ -131,8 +154,10 @@ class Vocabulary:
         wrong = [number for number in numbers if not 0 <= number < len(self)]
         if wrong:
             raise InputError(f"{wrong[:10]} are not numbers of this vocabulary; 0 to {len(self) - 1} were wanted")
-        joint = "" if self.level == "character" else " "
-        return joint.join(self.symbols[number] for number in numbers if number not in hidden)
+        shown = [self.symbols[number] for number in numbers if number not in hidden]
+        if self.level == "subword":
+            return "".join(shown).replace(MARK, " ").strip()
+        return ("" if self.level == "character" else " ").join(shown)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for ``json.dump``; ``from_json`` gives an equal vocabulary back."""
@@ -159,6 +184,13 @@ def _check_names(level: object, specials: Sequence[str]) -> None:
         raise InputError(f"special symbols {wrong or specials!r}: give a list of names among {list(SPECIALS)}")
     if len(set(specials)) < len(specials):
         raise InputError(f"specials {list(specials)} names a symbol twice; name each once")
+
+
+def _possible(symbol: str, level: Level) -> bool:
+    """Whether a text of this level could hold the symbol."""
+    if level == "subword":
+        return bool(symbol) and not any(character.isspace() for character in symbol) and MARK not in symbol[1:]
+    return split(symbol, level) == [symbol]
 
 
 def _named(symbols: Sequence[str], most: int = 10) -> str:

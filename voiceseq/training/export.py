@@ -20,6 +20,7 @@ def write_bundle(task: SequenceTask, config: DictConfig, metrics: dict[str, floa
         config=parts.config,
         weights=task.network.state_dict(),
         vocabularies=parts.vocabularies,
+        files=parts.files,
         decoding=parts.decoding,
         metrics=metrics,
         training={"data": parts.training_data, "settings": portable_settings(config)},
@@ -32,6 +33,8 @@ def portable_settings(config: DictConfig) -> dict[str, Any]:
     def portable(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: portable(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [portable(part) for part in value]
         return Path(value).name if isinstance(value, str) and _is_path(value) else value
 
     settings = portable(OmegaConf.to_container(config, resolve=True))

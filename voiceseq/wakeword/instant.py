@@ -12,9 +12,9 @@ from voiceseq.models.trigger import HeadConfig, TriggerConfig, TriggerNetwork
 from voiceseq.wakeword.deciding import decide
 from voiceseq.wakeword.ground import Ground
 from voiceseq.wakeword.learning import Lessons, Tell
-from voiceseq.wakeword.making import Recipe, ways, write
+from voiceseq.wakeword.making import OPINIONS, Recipe, ways, write
 
-DECISION = Decision(refractory_s=1.2)
+DECISION = Decision(smoothing=3, refractory_s=1.2)
 
 
 def expectation(ground: Ground) -> str:
@@ -33,7 +33,7 @@ def make_instant(
 ) -> dict[str, Any]:
     """The bundle ``out``, with its threshold set on all of the bank; returns its report."""
     said = ways(phrase, pronouncer, tell)
-    spellings = ground.spell(said)
+    spellings = ground.spell(said[:OPINIONS])
     config = TriggerConfig((phrase,), ground.network.config, HeadConfig("phones"), spellings=(spellings,))
     network = TriggerNetwork(config)
     network.load_backbone(ground.network)
