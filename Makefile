@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	@sh .ci/system-packages
 	@$(PYTHON) -m venv $(VENV) || { echo "no virtual environment could be made; Debian/Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }
 	@echo "installing voiceseq and what it needs into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mic,onnx,serve,dev]'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[mic,onnx,serve,dev]'
 	@touch $(READY)
 
 demo: $(READY)

@@ -12,24 +12,42 @@ ALONE = ["tests/apps/test_page.py", "tests/apps/test_screen.py", "tests/commands
 ALONE += ["tests/commands/test_wakeword.py"]
 # two test processes with two threads each would wait for each other on two cores
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", **os.environ}
-CHECKS = {
+LINT = {
     "ruff check": ["ruff", "check", "."],
     "ruff format": ["ruff", "format", "--check", "."],
     "mypy": ["mypy"],
-    "mypy --strict": ["mypy", *STRICT, "-p", "voiceseq.core", "-p", "voiceseq.bundles"],
-    "pytest": ["pytest", "-m", "not slow", "-n", "2", "--dist", "loadfile", *(f"--ignore={name}" for name in ALONE)],
+    "mypy --strict": [
+        "mypy",
+        "--cache-dir",
+        ".mypy_cache/strict",
+        *STRICT,
+        "-p",
+        "voiceseq.core",
+        "-p",
+        "voiceseq.bundles",
+    ],
+}
+# the long files first, so that no process is left alone with one at the end
+SHARED_OUT = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "tests/training", "tests"]
+TESTS = {
+    "pytest": ["pytest", "-m", "not slow", *SHARED_OUT, *(f"--ignore={name}" for name in ALONE)],
     "pytest, live": ["pytest", "-m", "not slow", *ALONE],
 }
 
 
 def main() -> int:
-    names = [name for name in CHECKS if not name.startswith("pytest") or "--lint" not in sys.argv]
+    tests = {} if "--lint" in sys.argv else TESTS
+    # the tests one after the other, what only reads the code side by side
+    rounds = [LINT, *({name: command} for name, command in tests.items())]
     results = []
-    for name in names:
-        print(f"== {name}", flush=True)
+    for checks in rounds:
+        print(f"== {', '.join(checks)}", flush=True)
         start = time.monotonic()
-        code = subprocess.run([sys.executable, "-m", *CHECKS[name]], env=ENVIRONMENT).returncode
-        results.append((name, code, time.monotonic() - start))
+        running = {
+            name: subprocess.Popen([sys.executable, "-m", *command], env=ENVIRONMENT)
+            for name, command in checks.items()
+        }
+        results += [(name, process.wait(), time.monotonic() - start) for name, process in running.items()]
     print("\n== summary")
     for name, code, seconds in results:
         print(f"{name:14} {'ok' if code == 0 else 'FAILED':8} {seconds:6.0f} s")

@@ -109,7 +109,7 @@ while True:
 
 def test_a_kill_while_saving_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
     path, number, chance = tmp_path / LAST, 0, random.Random(3)
-    for _ in range(4):
+    for _ in range(2):
         command = [sys.executable, "-c", WRITER, str(path), str(number)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None

@@ -240,7 +240,7 @@ def test_a_sweep_leaves_a_run_for_each_value(small: list[str], tmp_path: Path) -
     assert sorted(sizes) == [8, 16]
 
 
-@pytest.mark.parametrize("launcher", ["lightning", "torchrun"])
+@pytest.mark.parametrize("launcher", ["lightning", pytest.param("torchrun", marks=pytest.mark.slow)])
 def test_two_processes_learn_what_one_does(launcher: str, tmp_path: Path) -> None:
     """Words of uneven length, so that each process has its own number of letters in a batch."""
     settings = ["--config-dir", str(EXAMPLE / "conf"), "experiment=reverse", "threads=1", "progress=false"]
