@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from places import ROOT
 from small_ground import RATE, TINY, Speller, Whistlers, make_ground, only, whistle
 from virtual_microphone import virtual_microphone  # noqa: F401
 
@@ -29,13 +30,14 @@ from voiceseq.cli.main import COMMANDS, main
 from voiceseq.datasets.manifest import read_manifest
 from voiceseq.datasets.recordings import find_utterance
 from voiceseq.errors import InputError
+from voiceseq.evaluation.streams import streams
 
 PHRASE = "hey luna"
 
 
 def test_the_command_is_in_the_table_and_helps(capsys):
     assert COMMANDS["wakeword"].module == "voiceseq.cli.wakeword"
-    for action in ("new", "record", "retrain", "bank"):
+    for action in ("new", "record", "retrain", "tune", "bank"):
         assert main(["wakeword", action, "--help"]) == 0
         assert f"example: voiceseq wakeword {action}" in capsys.readouterr().out
 
@@ -203,6 +205,9 @@ def test_a_microphone_that_goes_away_is_one_line(desk, tmp_path, capsys, monkeyp
         (["record", PHRASE, "--out", "x", "--count", "0", "--seconds", "99", "--speaker", " "], 2, "--seconds 99"),
         (["record", PHRASE, "--out", "x"], 2, "run it in a terminal"),
         (["retrain", "no-such-bundle"], 1, "no-such-bundle"),
+        (["tune", "dates", "--negatives", "x.jsonl", "--out", "x"], 1, "a wake word was wanted"),
+        (["tune", "computer", "--negatives", "x.jsonl", "--out", "x"], 1, "x.jsonl"),
+        (["tune", "computer", "--negatives", "x.jsonl", "--alarms-per-hour", "0", "--out", "x"], 2, "more than 0"),
         (["record", PHRASE], 2, "--out"),
     ],
 )
@@ -390,3 +395,37 @@ def test_recordings_are_found_by_manifest_by_folder_or_all(tmp_path):
     (tmp_path / "plain").mkdir()
     with pytest.raises(InputError, match="holds no audio"):
         of(tmp_path / "plain", [PHRASE])
+
+
+# --- tune ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_tuned_word_keeps_the_rate_that_was_asked_for(count, tmp_path, capsys):
+    rows = [
+        {"id": path.stem, "audio": str(path), "duration": audio_info(path).duration_s, "kind": "noise"}
+        for path in sorted((ROOT / "data/clips").rglob("*.flac"))
+    ]
+    (tmp_path / "n.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    hours = sum(row["duration"] for row in rows) / 3600
+    out, clips = tmp_path / "tuned", read_manifest(tmp_path / "n.jsonl")
+    words = [
+        "--negatives",
+        f"noise={tmp_path / 'n.jsonl'}",
+        "--alarms-per-hour",
+        str((count + 0.5) / hours),
+        "--out",
+        str(out),
+    ]
+    assert main(["wakeword", "tune", "computer", *words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["report"]["computer"]
+    tuned, shipped = voiceseq.load(out), voiceseq.load("computer")
+
+    def alarms(detector):
+        return sum(len(detector.detect(one.read(), RATE)) for one in streams("noise", clips))
+
+    assert sum(told["false alarms"].values()) == alarms(tuned) == count
+    assert load_bundle(out).training["tuned"]["computer"] == told
+    probe = np.random.default_rng(1).normal(0, 0.1, RATE).astype("f")  # the shift changes no order of scores
+    before, after = shipped.scores(probe, RATE)[1][:, 0], tuned.scores(probe, RATE)[1][:, 0]
+    assert np.array_equal(np.argsort(before, kind="stable")[-3:], np.argsort(after, kind="stable")[-3:])

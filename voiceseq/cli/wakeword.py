@@ -1,4 +1,4 @@
-"""``voiceseq wakeword new|record|retrain|bank``: make a wake word, and make it better."""
+"""``voiceseq wakeword new|record|retrain|tune|bank``: make a wake word, and make it better."""
 
 import argparse
 import importlib
@@ -17,6 +17,11 @@ ACTIONS = {
         "voiceseq.cli.wakeword_retrain",
         "make a wake word again with what the listening app saved",
         "voiceseq wakeword retrain hey-luna --saved saved",
+    ),
+    "tune": (
+        "voiceseq.cli.wakeword_tune",
+        "set the thresholds of a wake word for a rate of false alarms, on hours of sound without it",
+        "voiceseq wakeword tune runs/computer/TIME/bundle --negatives evenings.jsonl --out computer",
     ),
     "bank": (
         "voiceseq.cli.wakeword_bank",

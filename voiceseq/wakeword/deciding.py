@@ -24,15 +24,29 @@ def decide(
     decision: Decision,
     frame_s: float,
 ) -> tuple[dict[str, Decision], dict[str, Any]]:
+    """``decide_from`` what the head hears in frames of the bank."""
+    heard = listen(head, [stream.frames for stream in streams])
+    return decide_from(heard, [stream.kind for stream in streams], head, words, alarms_per_hour, decision, frame_s)
+
+
+def decide_from(
+    heard: Sequence[NDArray[np.float32]],
+    kinds: Sequence[str],
+    head: Head | PhoneHead,
+    words: Sequence[str],
+    alarms_per_hour: float,
+    decision: Decision,
+    frame_s: float,
+) -> tuple[dict[str, Decision], dict[str, Any]]:
     """A decision a word, ``decision`` with its threshold, and what is known of its false alarms.
 
-    The head's output is shifted first so that the threshold lies near one half, whatever the head thinks of itself.
+    ``heard`` are the head's logits ``(time, words)`` of streams without the words, each of a kind. The head's output is
+    shifted first so that the threshold lies near one half, whatever the head thinks of itself.
     """
-    heard = listen(head, [stream.frames for stream in streams])
     hours = sum(len(scores) for scores in heard) * frame_s / 3600
     allowed = max(1, math.ceil(alarms_per_hour * hours))
     spots = hard_spots(heard, allowed)
-    decisions, report = {}, {"hours": round(hours, 2), "kinds": sorted({stream.kind for stream in streams})}
+    decisions, report = {}, {"hours": round(hours, 2), "kinds": sorted(set(kinds))}
     for number, word in enumerate(words):
         level = min(spot.score for spot in spots if spot.word == number)
         head.lower(number, level)
@@ -41,10 +55,10 @@ def decide(
         point = operating_points(alarms, hours, [alarms_per_hour])[0]
         decisions[word] = replace(decision, threshold=min(1.0, max(1e-6, float(point.threshold))))
         found = alarms.at(decisions[word].threshold)
-        kinds = [streams[stream].kind for stream, _ in found]
+        where = [kinds[stream] for stream, _ in found]
         report[word] = {
             "threshold": decisions[word].threshold,
-            "false alarms": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+            "false alarms": {kind: where.count(kind) for kind in sorted(set(where))},
             "per hour": alarm_rate(len(found), hours)._asdict(),
         }
     return decisions, report
