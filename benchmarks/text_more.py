@@ -120,6 +120,25 @@ def measure_skipgram(args: argparse.Namespace) -> Rows:
     return rows
 
 
+METHODS = {
+    "word-vectors": "skip-gram, negative sampling",
+    "word-vectors-hierarchical": "skip-gram, hierarchical softmax",
+    "word-vectors-softmax": "skip-gram, full softmax, words seen 50 times and more",
+    "word-vectors-cbow": "CBOW, negative sampling",
+    "word-vectors-glove": "GloVe",
+}
+
+
+def measure_methods(args: argparse.Namespace) -> Rows:
+    """The ways to learn vectors that have been trained (docs/embeddings.md has the commands), on the same text."""
+    rows: Rows = []
+    for name, what in METHODS.items():
+        if bundle := newest(name):
+            rows.append({"WikiText-2, small letters": what} | quality(voiceseq.load(bundle)))
+    write_section("Word vectors: ways to learn them", "python benchmarks/text_more.py methods", rows)
+    return rows
+
+
 def ship_vectors(network: Any, data: Any, row: dict[str, Any]) -> None:
     """The bundle of what has just been learned, in half precision; only what is used of it."""
     from voiceseq.bundles import save_bundle
@@ -178,13 +197,19 @@ def scores(written: list[str], wanted: list[str]) -> dict[str, float]:
     }
 
 
+DIRECTIONS = ("multi30k-en-de", "multi30k-en-fr")
+
+
 def translators() -> dict[str, tuple[Any, list[tuple[str, str]]]]:
     """Whatever of the translation experiments has been trained, with the pairs of its validation part."""
     from voiceseq.datasets.corpora.parallel import read_parallel
 
-    photographs = [str(SHARED / "multi30k" / "val.de"), str(SHARED / "multi30k" / "val.en")]
-    sets = dict.fromkeys(("multi30k-de-en", "multi30k-rnn", "multi30k-rnn-plain"), photographs)
+    def photographs(source: str, target: str) -> list[str]:
+        return [str(SHARED / "multi30k" / f"val.{language}") for language in (source, target)]
+
+    sets = dict.fromkeys(("multi30k-de-en", "multi30k-rnn", "multi30k-rnn-plain"), photographs("de", "en"))
     sets["fra-eng"] = [str(SHARED / "fra_eng" / "dev.tsv")]
+    sets |= {name: photographs(*name.split("-")[1:]) for name in DIRECTIONS}
     found = {}
     for name, files in sets.items():
         if (bundle := newest(name)) is None:
@@ -201,6 +226,8 @@ def measure_translate(args: argparse.Namespace) -> Rows:
     rows: Rows = []
     curves: dict[str, list[tuple[float, float]]] = {}
     for name, (model, pairs) in translators().items():
+        if name.startswith("multi30k-rnn") or name in DIRECTIONS:
+            continue  # questions of their own
         pairs = pairs[: args.count]
         clock = time.process_time()
         written = model.translate([source for source, _ in pairs], 5)
@@ -212,9 +239,6 @@ def measure_translate(args: argparse.Namespace) -> Rows:
         curves[name] = by_length(pairs, written)
         print(rows[-1], curves[name], file=sys.stderr, flush=True)
     if rows:
-        from voiceseq.evaluation.plots import plot_curves
-
-        plot_curves(curves, "words of the source", "BLEU", "docs/pictures/bleu-by-length.png")
         metric = sacrebleu.BLEU()
         metric.corpus_score(["a"], [["a"]])
         notes = (
@@ -223,6 +247,38 @@ def measure_translate(args: argparse.Namespace) -> Rows:
         notes += "who is at fault where the output is not the reference. BLEU by the words of the source: "
         notes += "; ".join(f"{n}: " + ", ".join(f"{x:.0f}: {y:.1f}" for x, y in points) for n, points in curves.items())
         write_section("Translation", "python benchmarks/text_more.py translate", rows, notes + ".")
+    return rows
+
+
+def measure_directions(args: argparse.Namespace) -> Rows:
+    """Multi30k into German and into French, beam 5."""
+    rows: Rows = []
+    for name, (model, pairs) in translators().items():
+        if name in DIRECTIONS:
+            written = model.translate([source for source, _ in pairs], 5)
+            rows.append({"bundle": name, "pairs": len(pairs)} | scores(written, [target for _, target in pairs]))
+    write_section(
+        "Translation: other directions", "python benchmarks/text_more.py directions", rows, "Validation part."
+    )
+    return rows
+
+
+def measure_attention(args: argparse.Namespace) -> Rows:
+    """Two recurrent networks that differ in attention alone: BLEU by the words of the source."""
+    from voiceseq.evaluation.plots import plot_curves
+
+    curves, rows = {}, []
+    for name, what in (("multi30k-rnn-plain", "GRU without attention"), ("multi30k-rnn", "GRU with attention")):
+        model, pairs = translators()[name]
+        written = model.translate([source for source, _ in pairs], 5)
+        curves[what] = by_length(pairs, written)
+        lengths = {f"BLEU at {words:.0f} words": bleu for words, bleu in curves[what]}
+        rows.append(
+            {"Multi30k de-en": what, "pairs": len(pairs)} | scores(written, [one for _, one in pairs]) | lengths
+        )
+    plot_curves(curves, "words of the source", "BLEU", "docs/pictures/bleu-by-length.png")
+    command = "python benchmarks/text_more.py attention"
+    write_section("Translation: with and without attention", command, rows, "Beam 5, cased; fifths of equal size.")
     return rows
 
 
@@ -369,8 +425,11 @@ def measure_promoters(args: argparse.Namespace) -> Rows:
 QUESTIONS = {
     "vectors": measure_vectors,
     "skipgram": measure_skipgram,
+    "methods": measure_methods,
     "debias": measure_debias,
     "translate": measure_translate,
+    "directions": measure_directions,
+    "attention": measure_attention,
     "beams": measure_beams,
     "small": measure_small,
     "promoters": measure_promoters,
