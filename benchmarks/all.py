@@ -10,6 +10,8 @@ QUESTIONS = {
     "attention": "Speed: attention layers against torch.nn",
     "features": "Speed: features against torchaudio",
     "search": "Speed: search against other decoders, and batched against one by one",
+    "listening": "What listening costs, live and whole",
+    "soak": "A day of listening",
 }
 
 

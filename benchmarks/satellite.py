@@ -1,11 +1,11 @@
 """Does the unmodified wyoming-satellite fire its detection command when our server hears the word?
 
-    python benchmarks/satellite.py --satellite VENV/bin/python [--clip FILE] [--word computer]
+    python benchmarks/satellite.py [--satellite PYTHON] [--clip FILE] [--word computer]
 
-wyoming-satellite 1.0.0 wants an older `wyoming` than ours, so it lives in an environment of its own
-(`python -m venv VENV; VENV/bin/pip install wyoming-satellite==1.0.0`). This script stands for Home Assistant: it
-connects to the satellite and tells it to run. The satellite reads the clip as its microphone,
-over and over, asks our server, and on a detection gives the word to a command, here one that writes it into a file.
+wyoming-satellite 1.0.0 wants an older `wyoming` than ours, so it lives in an environment of its own, in runs/satellite;
+it is made where there is none, unless --satellite names the python of another one. This script stands for Home
+Assistant: it connects to the satellite and tells it to run. The satellite reads the clip as its microphone, over and
+over, asks our server, and on a detection gives the word to a command, here one that writes it into a file.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,14 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
+HERE = ROOT / "runs" / "satellite"
+PYTHON = HERE / "venv" / "bin" / "python"
 RATE = 16_000
+
+
+def install() -> None:
+    venv.create(HERE / "venv", with_pip=True)
+    subprocess.run([str(PYTHON), "-m", "pip", "install", "-q", "wyoming-satellite==1.0.0"], check=True)
 
 
 def free_port() -> int:
@@ -104,11 +112,13 @@ def try_satellite(python: str, clip: Path, word: str, seconds: float = 300.0) ->
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--satellite", required=True, metavar="PYTHON")
+    options.add_argument("--satellite", metavar="PYTHON", help="of an environment that has wyoming-satellite")
     options.add_argument("--clip", type=Path, default=ROOT / "data" / "clips" / "computer.flac")
     options.add_argument("--word", default="computer")
     args = options.parse_args()
-    result = try_satellite(args.satellite, args.clip, args.word)
+    if args.satellite is None and not PYTHON.exists():
+        install()
+    result = try_satellite(args.satellite or str(PYTHON), args.clip, args.word)
     print(json.dumps(result))
     return int(not result["met"])
 
