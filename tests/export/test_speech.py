@@ -122,6 +122,14 @@ def test_the_ear_of_whisper(tail_s: float | None) -> None:
         np.testing.assert_allclose(graph.frames(samples), frames[0].numpy(), atol=1e-4)
 
 
+@pytest.mark.parametrize("tail_s", [0.3, None])
+def test_every_constant_is_used(tail_s: float | None) -> None:
+    """onnxruntime warns of one that is not, at every start of a program that embeds the graph."""
+    graph = speech_graph(whisper(tail_s), False).graph
+    used = {name for node in graph.nodes for name in node.input}
+    assert {one.name for one in graph.tensors} <= used
+
+
 # --- the command -----------------------------------------------------------------------------------------------------
 
 

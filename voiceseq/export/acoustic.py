@@ -212,8 +212,9 @@ class WhisperSpeech:
         graph, config = self.graph, network.hearing
         longest, shortest = config.audio_positions * HOP * STRIDE, 2 * HOP * STRIDE
         there = graph.add("Shape", samples)
-        full = graph.constant([longest])
-        if config.tail_s is not None:
+        if config.tail_s is None:
+            full = graph.constant([longest])
+        else:
             wanted = graph.add("Add", there, graph.constant([round(config.tail_s * SAMPLE_RATE)]))
             full = graph.add("Clip", wanted, graph.constant(shortest), graph.constant(longest))
         features = LogMel(asdict(network.features.features.config) | {"floor": MEL_FLOOR})

@@ -86,13 +86,38 @@ def test_workers_end_with_a_server_that_is_killed():
     wait_for_the_end_of(workers)
 
 
+@pytest.fixture
+def satellite():
+    spec = importlib.util.spec_from_file_location("satellite", ROOT / "benchmarks" / "satellite.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.slow
-def test_the_unmodified_satellite_fires_its_command():
+def test_the_unmodified_satellite_fires_its_command(satellite):
     python = os.environ.get("VOICESEQ_SATELLITE", str(ROOT.parent / "satellite-venv" / "bin" / "python"))
     if not Path(python).exists():
         pytest.skip("no wyoming-satellite: $VOICESEQ_SATELLITE names the python of an environment that has it")
-    spec = importlib.util.spec_from_file_location("satellite", ROOT / "benchmarks" / "satellite.py")
-    satellite = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(satellite)
     result = satellite.try_satellite(python, ROOT / "data" / "clips" / "computer.flac", "computer")
     assert result["fired"] == ["computer"]
+
+
+def test_the_satellites_line_of_the_readme_needs_nothing_further(satellite, monkeypatch, tmp_path, capsys):
+    """It makes the satellite's environment where there is none, and only once."""
+    python = tmp_path / "python"
+    made, asked = [], []
+
+    def install():
+        made.append(True)
+        python.touch()
+
+    def try_satellite(*words):
+        asked.append(words)
+        return {"met": True}
+
+    for name, value in {"PYTHON": python, "install": install, "try_satellite": try_satellite}.items():
+        monkeypatch.setattr(satellite, name, value)
+    monkeypatch.setattr(sys, "argv", ["satellite.py"])
+    assert (satellite.main(), satellite.main()) == (0, 0)
+    assert (len(made), [one[0] for one in asked]) == (1, [str(python)] * 2)
