@@ -73,7 +73,9 @@ class Watched:
         self.times: dict[int, float] = {}
         self.sizes: dict[int, float] = {}
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL, env=environment, cwd=ROOT)
+        self.said = out.with_suffix(".err")
+        with self.said.open("a") as errors:
+            self.process = subprocess.Popen(words, stderr=errors, env=environment, cwd=ROOT)
 
     @property
     def done(self) -> int:
@@ -115,6 +117,8 @@ class Watched:
                 raise SystemExit(f"{self.out}: not done after {LIMIT_S} s")
 
     def kill_a_worker(self) -> None:
+        if self.process.poll() is not None:
+            raise SystemExit(f"{self.out}: over before a worker could be killed:\n{self.said.read_text()[-2000:]}")
         os.kill(self.workers()[0], signal.SIGKILL)
 
 

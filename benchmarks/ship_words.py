@@ -89,7 +89,9 @@ def main() -> int:
 
     save(whole, network.config, weights, made)
     for place, word in enumerate(network.words):
-        config = dataclasses.replace(network.config, words=(word,), spellings=network.config.spellings[place : place + 1])
+        config = dataclasses.replace(
+            network.config, words=(word,), spellings=network.config.spellings[place : place + 1]
+        )
         one = {key: value[place : place + 1] for key, value in weights.items() if key.startswith("head.output.")}
         told = f"The network of `{whole}` with this word's output alone. {made}"
         save(word.replace(" ", "-"), config, weights | {key: value.clone() for key, value in one.items()}, told)

@@ -49,12 +49,18 @@ class Service:
         self.metrics.gauges["late_seconds"] = lambda: {
             (("kind", role),): self.workers.late_s(role) for role in self.workers.roles
         }
-        self.folder = Path()  # of uploads
+        self._folder: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Of uploads, once it is started."""
+        assert self._folder is not None
+        return self._folder
 
     async def start(self) -> None:
         """Raises BundleError where a model cannot be opened."""
-        self.folder = Path(tempfile.mkdtemp(prefix="voiceseq-serve-"))
         await self.workers.start()
+        self._folder = Path(tempfile.mkdtemp(prefix="voiceseq-serve-"))  # last: whoever is killed before leaves nothing
 
     async def drain(self) -> None:
         """Let nobody in, and give those who are inside time to end: live streams are finished, files transcribed."""
@@ -70,4 +76,5 @@ class Service:
 
     async def stop(self) -> None:
         await self.workers.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)

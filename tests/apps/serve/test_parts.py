@@ -19,6 +19,7 @@ from voiceseq.apps.serve.limits import Busy, Gate, Limits
 from voiceseq.apps.serve.logs import Log
 from voiceseq.apps.serve.metrics import Metrics
 from voiceseq.apps.serve.orders import FORMATS, Order, Pcm
+from voiceseq.apps.serve.service import Service
 from voiceseq.apps.serve.sockets import serve
 
 from voiceseq.cli.main import main
@@ -244,3 +245,22 @@ def test_whom_nothing_can_be_told_has_vanished():
     service = SimpleNamespace(limits=Limits(), metrics=Metrics(), gate=Gate(Limits(), lambda kind: 0.0))
     asyncio.run(serve(ClosedAlready(), service, "listeners"))
     assert 'reason="vanished"} 1' in service.metrics.text()
+
+
+def test_a_start_that_fails_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    service = Service(open_catalogue(["computer"]), Limits(), Log(io.StringIO()))
+
+    async def fail():
+        raise BundleError("no such model")
+
+    async def run():
+        monkeypatch.setattr(service.workers, "start", fail)
+        with pytest.raises(BundleError):
+            await service.start()
+        await service.stop()
+
+    (tmp_path / "mine").touch()
+    asyncio.run(run())
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
