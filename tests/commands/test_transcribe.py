@@ -238,6 +238,16 @@ def test_a_run_that_is_killed_goes_on_where_it_was(run, here, monkeypatch):
     assert not list((here / "o").glob("*.part"))
 
 
+def test_a_run_that_is_killed_after_its_last_file_leaves_no_plan(run, here, monkeypatch):
+    assert run("a.wav", "b.flac", "--out", "whole")[0] == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(transcribe_outputs.Outputs, "finish", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert run("a.wav", "b.flac", "--out", "o")[0] == 130
+    assert run("a.wav", "b.flac", "--out", "o")[0] == 0
+    whole, killed = ((here / folder / transcribe_outputs.INDEX).read_text() for folder in ("whole", "o"))
+    assert killed == whole
+
+
 # --- bad input -------------------------------------------------------------------------------------------------------
 
 

@@ -191,6 +191,8 @@ def transcribe_files(args: argparse.Namespace) -> int:
         parts = make_parts(left) if outputs is None else outputs.parts(items, left)
         with Meter([item.size for part in parts for item in part], args.out is not None) as meter:
             failed += transcribe_parts(args, parts, set(left), outputs, meter)
+    elif outputs is not None and outputs.cut_off:
+        outputs.finish()
     if outputs is not None:
         outputs.close()
     return tell_failures(failed, getattr(args, "verbose", False))

@@ -214,6 +214,11 @@ class Outputs:
         row = self._rows.get(str(item.output))
         return row is not None and row == self._row(item) and all(map(self._place.exists, self._names(item)))
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether the run before did not come to its end, though perhaps to its last file."""
+        return bool(self._plan)
+
     def parts(self, items: Sequence[Item], left: Sequence[Item]) -> list[list[Item]]:
         """What is to be done: the parts of a run that did not come to its end, as they were, then the others."""
         known, wanted = {str(item.output): item for item in items}, {str(item.output) for item in left}
