@@ -79,20 +79,22 @@ def soak(detector: Detector, hours: float) -> dict[str, Any]:
     samples, generator = sounds(), np.random.default_rng(1)
     rounds = max(3, round(hours * 3600 / ROUND_S))
     uneven, whole = detector.stream(RATE), detector.stream(RATE)
-    found: list[list[Event]] = []
-    memory, differ, start = [], 0, time.process_time()
+    second: list[Event] = []  # of one round: a list of all events would grow by itself
+    memory, count, differ, unlike, start = [], 0, 0, 0, time.process_time()
     for number in range(rounds):
         events = [event for chunk in chunks(samples, generator) for event in uneven.feed(chunk)]
         differ += events != whole.feed(samples)
         offset = number * len(samples) / RATE
-        found.append([Event(event.word, round(event.time - offset, 6), round(event.score, 4)) for event in events])
+        found = [Event(event.word, round(event.time - offset, 6), round(event.score, 4)) for event in events]
+        second = found if number == 1 else second
+        count, unlike = count + len(found), unlike + (number > 1 and found != second)
         memory.append(memory_mb())
     settled = memory[max(1, len(memory) // 4) :]  # the first round fills the allocator's pools
     return {
         "case": f"{rounds * ROUND_S / 3600:g} hours",
-        "events": sum(map(len, found)),
+        "events": count,
         "rounds_that_differ_from_the_whole": differ,
-        "rounds_unlike_the_second": sum(one != found[1] for one in found[2:]),
+        "rounds_unlike_the_second": unlike,
         "memory_grew_mb": round(max(settled) - settled[0], 2),
         "replaced": uneven.replaced,
         "cpu_s_per_hour_of_both": round((time.process_time() - start) / (rounds * ROUND_S / 3600), 1),
