@@ -106,7 +106,7 @@ ROWS = {
 } | {
     f"characters-{cell}": Row("Characters", f"Shakespeare: {case}", f"{ONE_PASS} {overrides}", "val/loss")
     for cell, case, overrides in (
-        ("rnn", "RNN, 2 x 256", "model.cell=rnn model.size=256 optimiser.learning_rate=0.001"),
+        ("rnn", "RNN, 2 x 256", "model.cell=rnn_tanh model.size=256 optimiser.learning_rate=0.001"),
         ("gru", "GRU, 2 x 256", "model.cell=gru model.size=256"),
         ("lstm", "LSTM, 2 x 256", "model.cell=lstm model.size=256"),
         ("gpt", "decoder of GPT's kind, 4 x 256", "model=language_gpt optimiser.learning_rate=0.001"),
