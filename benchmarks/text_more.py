@@ -1,6 +1,6 @@
 """Translation, word embeddings, and the small tasks from vector to sequence and back.
 
-    python benchmarks/text_more.py [vectors] [skipgram] [debias] [translate] [beams] [small] [promoters]
+    python benchmarks/text_more.py [QUESTION ...]        (--help names them)
 
 ``vectors`` is the evaluator on given GloVe vectors; ``skipgram`` trains ours and gensim's in one run, an epoch in turn,
 and with --ship leaves a bundle; ``debias`` shows bias before and after. ``translate``, ``beams`` and ``small`` measure
@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,11 +198,12 @@ def scores(written: list[str], wanted: list[str]) -> dict[str, float]:
     }
 
 
+BEST = ("multi30k-de-en", "fra-eng")
 DIRECTIONS = ("multi30k-en-de", "multi30k-en-fr")
 
 
-def translators() -> dict[str, tuple[Any, list[tuple[str, str]]]]:
-    """Whatever of the translation experiments has been trained, with the pairs of its validation part."""
+def translators(names: Sequence[str]) -> dict[str, tuple[Any, list[tuple[str, str]]]]:
+    """Those of these translation experiments that have been trained, with the pairs of their validation part."""
     from voiceseq.datasets.corpora.parallel import read_parallel
 
     def photographs(source: str, target: str) -> list[str]:
@@ -211,11 +213,11 @@ def translators() -> dict[str, tuple[Any, list[tuple[str, str]]]]:
     sets["fra-eng"] = [str(SHARED / "fra_eng" / "dev.tsv")]
     sets |= {name: photographs(*name.split("-")[1:]) for name in DIRECTIONS}
     found = {}
-    for name, files in sets.items():
+    for name in names:
         if (bundle := newest(name)) is None:
             print(f"{name} has not been trained; leaving it out", file=sys.stderr)
         else:
-            found[name] = voiceseq.load(bundle), read_parallel(*files, columns=(1, 0))
+            found[name] = voiceseq.load(bundle), read_parallel(*sets[name], columns=(1, 0))
     return found
 
 
@@ -225,9 +227,7 @@ def measure_translate(args: argparse.Namespace) -> Rows:
 
     rows: Rows = []
     curves: dict[str, list[tuple[float, float]]] = {}
-    for name, (model, pairs) in translators().items():
-        if name.startswith("multi30k-rnn") or name in DIRECTIONS:
-            continue  # questions of their own
+    for name, (model, pairs) in translators(BEST).items():
         pairs = pairs[: args.count]
         clock = time.process_time()
         written = model.translate([source for source, _ in pairs], 5)
@@ -253,10 +253,9 @@ def measure_translate(args: argparse.Namespace) -> Rows:
 def measure_directions(args: argparse.Namespace) -> Rows:
     """Multi30k into German and into French, beam 5."""
     rows: Rows = []
-    for name, (model, pairs) in translators().items():
-        if name in DIRECTIONS:
-            written = model.translate([source for source, _ in pairs], 5)
-            rows.append({"bundle": name, "pairs": len(pairs)} | scores(written, [target for _, target in pairs]))
+    for name, (model, pairs) in translators(DIRECTIONS).items():
+        written = model.translate([source for source, _ in pairs], 5)
+        rows.append({"bundle": name, "pairs": len(pairs)} | scores(written, [target for _, target in pairs]))
     write_section(
         "Translation: other directions", "python benchmarks/text_more.py directions", rows, "Validation part."
     )
@@ -268,8 +267,9 @@ def measure_attention(args: argparse.Namespace) -> Rows:
     from voiceseq.evaluation.plots import plot_curves
 
     curves, rows = {}, []
-    for name, what in (("multi30k-rnn-plain", "GRU without attention"), ("multi30k-rnn", "GRU with attention")):
-        model, pairs = translators()[name]
+    cases = {"multi30k-rnn-plain": "GRU without attention", "multi30k-rnn": "GRU with attention"}
+    for name, (model, pairs) in translators(list(cases)).items():
+        what = cases[name]
         written = model.translate([source for source, _ in pairs], 5)
         curves[what] = by_length(pairs, written)
         lengths = {f"BLEU at {words:.0f} words": bleu for words, bleu in curves[what]}
@@ -285,7 +285,7 @@ def measure_attention(args: argparse.Namespace) -> Rows:
 def measure_beams(args: argparse.Namespace) -> Rows:
     """BLEU and time against the beam, on as many sentences as a beam of 100 has time for."""
     rows: Rows = []
-    for name, (model, pairs) in translators().items():
+    for name, (model, pairs) in translators(BEST).items():
         some = pairs[:: max(1, len(pairs) // args.few)][: args.few]
         for beam in [int(one) for one in args.beams.split(",")]:
             clock = time.process_time()

@@ -13,6 +13,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from heard import NOISE_SHARE
+from words import SIX
+
 import voiceseq
 from voiceseq.datasets.corpora.wakewords import HELD_OUT_SHARE, part_of
 from voiceseq.datasets.manifest import Clip, held_out, read_manifest
@@ -21,10 +24,8 @@ from voiceseq.wakeword.ground import Ground
 from voiceseq.wakeword.making import known_words, ways
 from voiceseq.wakeword.material import Amounts, say_material, sounding_alike
 
-SIX = ("alexa", "computer", "jarvis", "smart mirror", "snowboy", "view glass")
 AMOUNTS = Amounts(alone=250, sentences=100, alike=100, talk=60)
 DEV_SHARE = 0.25  # of the speakers, as data.dev_share in the experiment
-NOISE_SHARE = 0.4  # of the shared noise tests, as in benchmarks/heard.py
 Rows = list[dict[str, Any]]
 
 
