@@ -33,7 +33,7 @@ class Echo(nn.Module):
 
     def __init__(self, causal: bool = False, decoder: SpeechDecoder | None = None, vocabulary=VOCABULARY) -> None:
         super().__init__()
-        self.encoder, self.decoder = SimpleNamespace(causal=causal), decoder
+        self.encoder, self.decoder = SimpleNamespace(causal=causal, lookahead=0), decoder
         self.config = SimpleNamespace(symbols=len(vocabulary), encoder="echo")
 
     def forward(self, samples: Tensor, lengths: Tensor) -> AcousticOutput:

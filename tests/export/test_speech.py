@@ -35,6 +35,8 @@ WHOLE = {
 STREAMS = {
     "causal": {"encoder": "causal"},
     "causal gru": {"encoder": "causal", "cell": "gru", "stride": 2},
+    "late": {"encoder": "causal", "delay": 3},
+    "late gru": {"encoder": "causal", "cell": "gru", "delay": 200},
     "chunked": {"encoder": "chunked", "chunk": 4, "left_chunks": 2},
     "without a past": {"encoder": "chunked", "chunk": 3, "left_chunks": 0, "layers": 1},
 }

@@ -39,6 +39,8 @@ TINY = AcousticConfig(
     dropout=0.1,
 )
 
+STREAMS = [("causal", 0), ("causal", 3), ("chunked", 0)]
+
 
 def network(encoder: str = "bilstm", decoder: str = "none", **more: object) -> AcousticNetwork:
     torch.manual_seed(1)
@@ -51,9 +53,9 @@ def sound(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
     return 0.1 * torch.randn(len(lengths), max(lengths)).double(), torch.tensor(lengths)
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_alone_and_padded_are_the_same_and_lengths_are_announced(encoder: str) -> None:
-    model, (samples, lengths) = network(encoder), sound(2900, 1500, 81)
+@pytest.mark.parametrize(("encoder", "delay"), [*((encoder, 0) for encoder in ENCODERS), ("causal", 3)])
+def test_alone_and_padded_are_the_same_and_lengths_are_announced(encoder: str, delay: int) -> None:
+    model, (samples, lengths) = network(encoder, delay=delay), sound(2900, 1500, 81)
     together = model(samples, lengths)
     assert together.lengths.tolist() == model.frames_of(lengths).tolist()
     for row, length in enumerate(lengths.tolist()):
@@ -64,11 +66,11 @@ def test_alone_and_padded_are_the_same_and_lengths_are_announced(encoder: str) -
         assert torch.allclose(alone.frames[0], together.frames[row, :count], atol=1e-9)
 
 
-@pytest.mark.parametrize("encoder", ["causal", "chunked"])
+@pytest.mark.parametrize(("encoder", "delay"), [*STREAMS, ("causal", 100)])
 @settings(max_examples=8, deadline=None)
 @given(cuts=st.lists(st.integers(0, 3000), max_size=6))
-def test_a_stream_gives_what_the_whole_gives(encoder: str, cuts: list[int]) -> None:
-    model, (samples, _) = network(encoder), sound(3000)
+def test_a_stream_gives_what_the_whole_gives(encoder: str, delay: int, cuts: list[int]) -> None:
+    model, (samples, _) = network(encoder, delay=delay), sound(3000)
     edges = [0, *sorted(cuts), 3000]
     state, found = None, []
     for start, end in pairwise(edges):
@@ -79,9 +81,9 @@ def test_a_stream_gives_what_the_whole_gives(encoder: str, cuts: list[int]) -> N
     assert torch.allclose(torch.cat(found, 1), model(samples).logits, atol=1e-9)
 
 
-@pytest.mark.parametrize("encoder", ["causal", "chunked"])
-def test_what_streams_does_not_look_ahead(encoder: str) -> None:
-    model, (samples, _) = network(encoder), sound(3000)
+@pytest.mark.parametrize(("encoder", "delay"), STREAMS)
+def test_what_streams_looks_ahead_no_further_than_it_says(encoder: str, delay: int) -> None:
+    model, (samples, _) = network(encoder, delay=delay), sound(3000)
     changed = samples.clone()
     changed[:, 2000:] = 0.3
     before, after = model(samples).logits, model(changed).logits

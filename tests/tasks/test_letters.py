@@ -1,5 +1,6 @@
 """Letters to sounds of many languages: batches of one language, in turn; it learns, and its bundle says what."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 import voiceseq
 from voiceseq.bundles import save_bundle
 from voiceseq.cli import main
-from voiceseq.errors import BundleError, InputError
+from voiceseq.errors import BundleError, ConfigError, InputError
 from voiceseq.inference.letters import LettersToSounds
 from voiceseq.models.letters import LetterConfig, LetterNetwork
 from voiceseq.tasks.base import OptimiserConfig
@@ -48,6 +49,7 @@ def bundle(data: LetterData, tmp_path_factory: pytest.TempPathFactory) -> Path:
         weights=task.network.state_dict(),
         vocabularies=parts.vocabularies,
         decoding=parts.decoding,
+        files=parts.files,
     )
 
 
@@ -87,6 +89,21 @@ def test_unlike_sounds_of_two_languages_are_learned_and_said(bundle: Path) -> No
         model.pronounce(["ab"], "three")
     with pytest.raises(InputError, match="list of texts"):
         model.pronounce("ab", "one")
+
+
+def test_network_and_pairs_judge_the_guesses_of_both(bundle: Path) -> None:
+    model = voiceseq.load(bundle)
+    ways = model.pronounce(["bca"], "one", n_best=4)[0]
+    scores = model.scores(["bca"] * len(ways), "one", ways)
+    assert scores == sorted(scores, reverse=True)
+    pairs, settings = model.pairs("one"), model.settings
+    assert {guess.phones for guess in pairs.guesses(["bca"], beam=4)[0][:1]} <= set(ways)
+    model.settings = dataclasses.replace(settings, pair_weight=0.0)
+    alone = model.scores(["bca"] * len(ways), "one", ways)
+    for score, network, way in zip(scores, alone, ways, strict=True):
+        assert score == pytest.approx(network + max(pairs.log_prob("bca", way), -100))
+    with pytest.raises(ConfigError, match="pair_weight is -1"):
+        dataclasses.replace(settings, pair_weight=-1)
 
 
 def test_the_command_says_a_line_a_word(bundle: Path, capsys, tmp_path: Path) -> None:

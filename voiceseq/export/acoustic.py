@@ -2,13 +2,15 @@
 
 ``StreamingSpeech`` (causal and chunked encoders) goes over a stream with its state in and out, as the detector's graph
 does: ``samples (n,)`` of any number give ``log_probs (frames, symbols)`` of the frames that are ready. An encoder of
-chunks waits for the rest of its chunk; ``last`` is 1 at the end of the sound and gives what waits. ``WholeSpeech``
+chunks waits for the rest of its chunk, one that answers late for as many frames; ``last`` is 1 at the end of the sound
+and gives what waits. ``WholeSpeech``
 takes a whole utterance at once and gives also the encoder's ``frames``, for a decoder. Of the state, beside what
 `voiceseq.export.stream` keeps,
 
     level           (mels,) sum of the frames heard, 64 bits, less what the network believes before it heard any
     heard           (1,) their number, 64 bits
     h0, c0, ...     (1, 1, size) of each recurrent layer; c with an LSTM alone
+    owed            (1,) frames heard of those that a late encoder waits for before its first answer, 64 bits
     waiting         frames of a chunk that is not complete
     keys0, ...      keys, values and the convolution's last rows of each block
 """
@@ -103,13 +105,17 @@ class StreamingSpeech(StreamGraph):
         if not chunked and not (isinstance(encoder, RecurrentEncoder) and encoder.causal):
             raise BundleError(f"the encoder {type(encoder).__name__} has no place in a graph of a stream")
 
+        waits = chunked or encoder.lookahead > 0
+
         def body(graph: Graph, held: str, frames: str, count: str) -> str:
             x = self._front(graph, held, frames, count, front)
-            return x if chunked else self._spoken(graph, self._recurrent(graph, x))
+            return x if waits else self._spoken(graph, self._recurrent(graph, x))
 
-        width = network.config.size if chunked else symbols
+        width = network.config.size if waits else symbols
         value = self._if_frames_are_complete(samples, front.features, front.second, width, body, "front")
-        self._finish(LOG_PROBS, self._chunks(value) if chunked else value, (None, symbols))
+        if waits:
+            value = self._chunks(value) if chunked else self._late(value)
+        self._finish(LOG_PROBS, value, (None, symbols))
 
     def _front(self, graph: Graph, held: str, frames: str, count: str, front: _Front) -> str:
         every = numbers(graph, frames)
@@ -141,6 +147,24 @@ class StreamingSpeech(StreamGraph):
         for row, values in zip(names, after, strict=True):
             self._next |= dict(zip(row, values, strict=True))
         return x
+
+    def _late(self, came: str) -> str:
+        """Zeros after the end of the sound, and no answer until so many frames were heard as the encoder is late."""
+        graph, late = self.graph, self.network.encoder.lookahead
+        last = graph.input("last", (1,), np.int64)
+        zeros = _rows(graph, graph.constant(np.zeros((1, self.network.config.size), F)), graph.constant([0]), last)
+        x = graph.add("Concat", came, graph.add("Tile", zeros, graph.constant([late, 1])), axis=0)
+        there = graph.add("Shape", x, start=0, end=1)
+
+        def body(inner: Graph) -> str:
+            heard = inner.add("Cast", self._state("owed", [1], dtype=np.float64), to=TensorProto.INT64)
+            so_far = inner.add("Min", inner.add("Add", heard, there), inner.constant([late]))
+            self._next["owed"] = inner.add("Cast", so_far, to=TensorProto.DOUBLE)
+            skipped = inner.add("Sub", inner.constant([late]), heard)
+            return self._spoken(inner, _rows(inner, self._recurrent(inner, x), skipped, inner.constant([END])))
+
+        some = graph.add("Greater", there, graph.constant([0]))
+        return self._if("spoken", some, self.network.config.symbols, body, {})
 
     def _chunks(self, came: str) -> str:
         """The frames wait until their chunk is complete, or until the sound is over."""

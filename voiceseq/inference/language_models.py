@@ -32,15 +32,15 @@ def read_lm(path: str | Path) -> NgramModel | LanguageModel:
     return LanguageModel.from_bundle(bundle)
 
 
-def bundle_lm(bundle: Bundle) -> NgramModel:
+def bundle_lm(bundle: Bundle, name: str = LM_FILE) -> NgramModel:
     """The n-gram model of a bundle, which may be inside a ``.zip``. Raises BundleError for a file that is none."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / LM_FILE
-        path.write_bytes(bundle.read(LM_FILE))
+        path.write_bytes(bundle.read(name))
         try:
             return read_arpa(path)
         except InputError as error:
-            raise BundleError(f"{bundle.path}: {LM_FILE} is no language model ({error})") from error
+            raise BundleError(f"{bundle.path}: {name} is no language model ({error})") from error
 
 
 class LetterScorer(Scorer):

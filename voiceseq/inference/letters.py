@@ -1,7 +1,12 @@
-"""Letters to sounds of many languages at work: a word and its language in, IPA out."""
+"""Letters to sounds of many languages at work: a word and its language in, IPA out.
 
-from collections.abc import Sequence
+Two models guess, and every guess is judged by both: the network, which sees the whole word, and n-grams of pairs of
+letters and phones (`voiceseq.text.pairing`), which know what they have seen. They err in different words.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Self
 
 import torch
@@ -11,25 +16,35 @@ from voiceseq.bundles import Bundle
 from voiceseq.core.prefix import prefix_beam_search, score_strings
 from voiceseq.datasets.pairs import pad
 from voiceseq.errors import BundleError, ConfigError, InputError
+from voiceseq.inference.language_models import bundle_lm
 from voiceseq.inference.opening import check_texts, open_vocabulary
 from voiceseq.models.letters import LetterConfig, LetterNetwork
+from voiceseq.text.pairing import PairModel, pairs_file
 from voiceseq.text.pronounce import Pronunciation, spelt
 from voiceseq.text.vocabulary import Vocabulary
 
 TOGETHER = 128  # words read at once
 LONGEST = 100  # letters; what is longer is no word
+IMPOSSIBLE = -100.0  # log-probability, for the sum, of what the pairs cannot say
+PairsOf = Callable[[str], PairModel | None]  # of a language
 
 
 @dataclass(frozen=True)
 class Settings:
-    """``phones`` are the sounds of each language, the blank first. Raises ConfigError for a beam below 1."""
+    """``phones`` are the sounds of each language, the blank first; ``pair_weight`` is that of the pairs' opinion.
+
+    Raises ConfigError for a beam below 1 or a weight below 0.
+    """
 
     beam: int = 8
     phones: dict[str, list[str]] = field(default_factory=dict)
+    pair_weight: float = 1.0
 
     def __post_init__(self) -> None:
         if self.beam < 1:
             raise ConfigError(f"beam is {self.beam}; at least 1 was wanted")
+        if not 0 <= self.pair_weight < float("inf"):
+            raise ConfigError(f"pair_weight is {self.pair_weight}; 0 or more was wanted")
 
 
 class LettersToSounds:
@@ -42,7 +57,9 @@ class LettersToSounds:
         phones: Vocabulary,
         languages: Sequence[str],
         settings: Settings,
+        pairs: PairsOf = lambda language: None,
     ) -> None:
+        self.pairs = pairs
         self.network, self.letters = network.eval(), letters
         self.languages, self.settings = tuple(languages), settings
         self.phones = {name: tuple(settings.phones[name]) for name in languages}
@@ -56,8 +73,14 @@ class LettersToSounds:
         phones = open_vocabulary(bundle, "phones", network.config.phones)
         languages = open_vocabulary(bundle, "languages", network.config.languages).symbols
         settings = bundle.decoding_as(Settings)
+
+        @cache  # read when the language is asked for
+        def pairs(language: str) -> PairModel | None:
+            name = pairs_file(language)
+            return PairModel(bundle_lm(bundle, name)) if name in bundle.files else None
+
         try:
-            return cls(network, letters, phones, languages, settings)
+            return cls(network, letters, phones, languages, settings, pairs)
         except (KeyError, InputError) as error:
             raise BundleError(f"{bundle.path}: its languages and sounds do not belong together ({error})") from error
 
@@ -71,26 +94,64 @@ class LettersToSounds:
         """
         listed, beam = check_texts(words), beam or max(self.settings.beam, n_best)
         self.check_language(language)
-        names = self.phones[language]
         good = sorted((i for i, word in enumerate(listed) if not self.problem(word)), key=lambda i: len(listed[i]))
         ways: list[list[Pronunciation]] = [[] for _ in listed]
         for some in (good[i : i + TOGETHER] for i in range(0, len(good), TOGETHER)):
-            found = prefix_beam_search(*self._read([listed[i] for i in some], language), beam=beam, nbest=n_best)
+            found = self._guess([spelt(listed[i]) for i in some], language, beam)
             for i, best in zip(some, found, strict=True):
-                ways[i] = [tuple(names[token] for token in one.tokens) for one in best]
+                ways[i] = best[:n_best]
         return ways
 
+    def _guess(self, words: Sequence[str], language: str, beam: int) -> list[list[Pronunciation]]:
+        """What either model guesses, best first by both."""
+        names, pairs = self.phones[language], self.pairs(language) if self.settings.pair_weight else None
+        read = self._read(words, language)
+        found = [
+            [tuple(names[token] for token in one.tokens) for one in best]
+            for best in prefix_beam_search(*read, beam=beam, nbest=beam)
+        ]
+        if pairs is None:
+            return found
+        known = set(names[1:])
+        for row, guesses in enumerate(pairs.guesses(words, 2 * beam)):
+            said = [guess.phones for guess in guesses[:beam] if guess.phones and known.issuperset(guess.phones)]
+            ways = list(dict.fromkeys((*found[row], *said)))
+            scores = self._scores(words[row], language, ways, (read[0][row : row + 1], read[1][row : row + 1]), pairs)
+            order = sorted(range(len(ways)), key=lambda i: -scores[i])
+            found[row] = [ways[i] for i in order]
+        return found
+
     def scores(self, words: Sequence[str], language: str, said: Sequence[Pronunciation]) -> list[float]:
-        """log P(phones | word) of one given way a word, summed over all alignments; -inf for what cannot be said."""
-        places = {phone: place for place, phone in enumerate(self.phones[language])}
+        """log P(phones | word) of one given way a word, summed over all alignments; -inf for what cannot be said.
+
+        Where there are pairs, their weighted log P(letters, phones) is added: what ``pronounce`` goes by.
+        """
+        pairs, known = self.pairs(language) if self.settings.pair_weight else None, set(self.phones[language][1:])
         found = []
         for word, way in zip(words, said, strict=True):
-            if all(phone in places for phone in way):
-                tokens = [places[phone] for phone in way]
-                found.append(score_strings(*self._read([word], language), [tokens])[0].score)
-            else:
-                found.append(-torch.inf)
+            letters = spelt(word)
+            possible = known.issuperset(way)
+            read = self._read([letters], language)
+            found.append(self._scores(letters, language, [way], read, pairs)[0] if possible else -torch.inf)
         return found
+
+    def _scores(
+        self,
+        letters: str,
+        language: str,
+        ways: Sequence[Pronunciation],
+        read: tuple[Tensor, Tensor],
+        pairs: PairModel | None,
+    ) -> list[float]:
+        places = {phone: place for place, phone in enumerate(self.phones[language])}
+        scores = [score_strings(*read, [[places[phone] for phone in way]])[0].score for way in ways]
+        if pairs is None:
+            return scores
+        weight = self.settings.pair_weight
+        return [
+            score + weight * max(pairs.log_prob(letters, way), IMPOSSIBLE)
+            for score, way in zip(scores, ways, strict=True)
+        ]
 
     def problem(self, word: str) -> str | None:
         """Why a word cannot be said, or None."""
@@ -108,7 +169,7 @@ class LettersToSounds:
 
     @torch.no_grad()
     def _read(self, words: Sequence[str], language: str) -> tuple[Tensor, Tensor]:
-        """Log-probabilities ``(words, places, phones of the language)`` and how many places each word has."""
-        letters, lengths = pad([self.letters.encode(spelt(word)) for word in words])
+        """Of spelt words: log-probabilities ``(words, places, phones of the language)``, and each word's places."""
+        letters, lengths = pad([self.letters.encode(word) for word in words])
         found = self.network(letters, self.languages.index(language), self.numbers[language], lengths)
         return found[-1], lengths * self.network.config.slots

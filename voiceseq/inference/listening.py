@@ -5,6 +5,7 @@ so the finals do not depend on the cut. A partial is CTC's best path so far; a f
 network begins anew after every final, and while nobody speaks: it hears each utterance as it heard them in training.
 """
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -22,7 +23,7 @@ from voiceseq.models.acoustic import AcousticNetwork
 BLOCK = 1_600  # samples that are heard at once
 PAUSE_S = 0.6  # without a new symbol: the utterance is over
 IDLE_S = 1.0  # without any symbol: begin anew
-REPLAYED = 3  # blocks that a new beginning hears again: a word may have just begun in them
+REPLAYED = 3  # blocks that a new beginning hears again, beside those not answered yet: a word may have begun in them
 LONGEST_S = 20.0  # an utterance that does not pause is cut where it is quietest
 TAIL_S = 0.4  # of silence after the end of the sound, for what the last word still owes
 
@@ -50,6 +51,8 @@ class SpeechStream:
         self.pause, self.idle, self.longest = (
             round(seconds / network.frame_s) for seconds in (PAUSE_S, IDLE_S, LONGEST_S)
         )
+        late_s = network.encoder.lookahead * network.frame_s
+        self.replayed = REPLAYED + math.ceil(late_s * SAMPLE_RATE / BLOCK)
         self.reset()
 
     def reset(self) -> None:
@@ -88,7 +91,7 @@ class SpeechStream:
         events: list[SpeechEvent] = []
         while len(self._waiting) >= BLOCK:
             block, self._waiting = self._waiting[:BLOCK], self._waiting[BLOCK:]
-            self._blocks = [*self._blocks, block][-REPLAYED:]
+            self._blocks = [*self._blocks, block][-self.replayed :]
             self._heard += BLOCK
             self._hear(block)
             events += self._decide()

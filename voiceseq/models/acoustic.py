@@ -41,7 +41,8 @@ class AcousticConfig:
 
     ``stride`` frames of the spectrogram make one; ``cell`` is that of recurrent encoders and decoders; ``heads`` and
     ``feed_forward`` (times the size) are for attention; ``conformer_kernel``, ``chunk`` and ``left_chunks`` (in
-    frames and chunks) for conformers. Raises ConfigError with all that is wrong.
+    frames and chunks) for conformers; a causal encoder answers ``delay`` frames late. Raises ConfigError with all that
+    is wrong.
     """
 
     symbols: int = 0
@@ -58,6 +59,7 @@ class AcousticConfig:
     conformer_kernel: int = 15
     chunk: int = 16
     left_chunks: int = 4
+    delay: int = 0
     dropout: float = 0.1
     decoder: str = "none"
     decoder_size: int = 256
@@ -76,6 +78,8 @@ class AcousticConfig:
         for name, valid in (("encoder", ENCODERS), ("decoder", DECODERS)):
             if getattr(self, name) not in valid:
                 wrong.append(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(valid)}")
+        if self.delay < 0 or (self.delay and self.encoder != "causal"):
+            wrong.append(f"delay is {self.delay} with the encoder {self.encoder!r}; 0, or more for causal, was wanted")
         if not 0 <= self.dropout < 1:
             wrong.append(f"dropout is {self.dropout}; 0 <= dropout < 1 was wanted")
         return wrong
@@ -205,7 +209,7 @@ def build_encoder(config: AcousticConfig) -> AcousticEncoder:
     if config.encoder == "bilstm":
         return RecurrentEncoder(**recurrent)  # type: ignore[arg-type]
     if config.encoder == "causal":
-        return RecurrentEncoder(**recurrent, causal=True)  # type: ignore[arg-type]
+        return RecurrentEncoder(**recurrent, causal=True, delay=config.delay)  # type: ignore[arg-type]
     if config.encoder == "pyramid":
         return PyramidEncoder(**recurrent)  # type: ignore[arg-type]
     stack = config.stack(size, layers)

@@ -8,9 +8,11 @@ its frames have, ``factor`` how many frames of input make one. Those that look b
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import functional
 
 from voiceseq.core.conformer import ConformerConfig, ConformerEncoder
 from voiceseq.core.convolution import strided_lengths
+from voiceseq.core.masks import nest_tensors, zero_padding
 from voiceseq.core.recurrent import Recurrent
 from voiceseq.core.streaming import StreamingEncoder
 from voiceseq.core.transformer import TransformerEncoder
@@ -40,21 +42,40 @@ class AcousticEncoder(nn.Module):
 
 
 class RecurrentEncoder(AcousticEncoder):
-    """A stack of recurrent layers, both ways or (``causal``) forwards alone."""
+    """A stack of recurrent layers, both ways or (``causal``) forwards alone.
 
-    def __init__(self, inputs: int, size: int, cell: str, layers: int, dropout: float, causal: bool = False) -> None:
+    Forwards alone, a frame may be answered ``delay`` frames late, when what follows it is known; after the last frame
+    come zeros.
+    """
+
+    def __init__(
+        self, inputs: int, size: int, cell: str, layers: int, dropout: float, causal: bool = False, delay: int = 0
+    ) -> None:
         super().__init__()
-        self.causal = causal
+        self.causal, self.lookahead = causal, delay
         self.recurrent = Recurrent(
             inputs, size, cell, layers, bidirectional=not causal, dropout=dropout, layer_norm=True, residual=True
         )
         self.outputs = self.recurrent.output_size
 
     def forward(self, frames: Tensor, lengths: Tensor) -> Encoded:
-        return self.recurrent(frames, lengths=lengths)[0], lengths
+        late = self.lookahead
+        if not late:
+            return self.recurrent(frames, lengths=lengths)[0], lengths
+        frames = functional.pad(zero_padding(frames, lengths), (0, 0, 0, late))
+        return zero_padding(self.recurrent(frames, lengths=lengths + late)[0][:, late:], lengths), lengths
 
     def advance(self, frames: Tensor, state: Any) -> tuple[Tensor, Any]:
-        return self.recurrent(frames, state)
+        inner, owed = (None, self.lookahead) if state is None else state
+        outputs, inner = self.recurrent(frames, inner)
+        return outputs[:, owed:], (inner, max(0, owed - frames.shape[1]))
+
+    def flush(self, state: Any) -> Tensor | None:
+        if state is None or not self.lookahead:
+            return None
+        first = next(iter(nest_tensors(state[0])))
+        rest = first.new_zeros(first.shape[0], self.lookahead, self.recurrent.input_size)
+        return self.advance(rest, state)[0]
 
 
 class PyramidEncoder(AcousticEncoder):

@@ -18,6 +18,8 @@ from voiceseq.models.letters import LetterConfig, LetterNetwork
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
 from voiceseq.tasks.rows import RowData
 from voiceseq.text.files import read_text
+from voiceseq.text.ngram import arpa, packed
+from voiceseq.text.pairing import ORDER, pairs_file, train_pairs
 from voiceseq.text.pronounce import Pronunciation, spelt
 from voiceseq.text.vocabulary import Vocabulary
 
@@ -78,6 +80,7 @@ class LetterData(RowData):
         lists = [read_words(train) for train, _ in languages.values()]
         self.held_out = [read_words(dev) for _, dev in languages.values()]
         self.letters = Vocabulary.from_text("".join(w.letters for words in lists for w in words), specials=("unknown",))
+        self.lists = lists
         heard = [{phone for word in words for phone in word.phones} for words in lists]
         self.phones = Vocabulary(("<blank>", *sorted(set().union(*heard))), "word", ("blank",))
         self.heard = [("<blank>", *sorted(phones)) for phones in heard]
@@ -133,12 +136,18 @@ def needed(word: Word) -> int:
 
 
 class LetterTask(SequenceTask):
-    """CTC after each layer, the mean of them; validation tells the share of words that are wrong at the first guess."""
+    """CTC after each layer, the mean of them; validation tells the share of words that are wrong at the first guess.
+
+    ``pair_order``: of the n-gram models of pairs that go into the bundle beside the network; 0 for none.
+    """
 
     monitor = "val/wrong"
 
-    def __init__(self, model: LetterConfig, optimiser: OptimiserConfig, data: LetterData) -> None:
+    def __init__(
+        self, model: LetterConfig, optimiser: OptimiserConfig, data: LetterData, pair_order: int = ORDER
+    ) -> None:
         super().__init__(optimiser)
+        self.pair_order = pair_order
         letters, phones, languages = len(data.letters), len(data.phones), len(data.names)
         self.network = LetterNetwork(dataclasses.replace(model, letters=letters, phones=phones, languages=languages))
         self.data = data
@@ -163,4 +172,8 @@ class LetterTask(SequenceTask):
         decoding = {"beam": 8, "phones": dict(zip(data.names, data.heard, strict=True))}
         config = dataclasses.asdict(self.network.config)
         written = {name: vocabulary.to_json() for name, vocabulary in vocabularies.items()}
-        return BundleParts("letters", config, written, decoding, data.sources)
+        files = {}
+        if self.pair_order:
+            for name, words in zip(data.names, data.lists, strict=True):
+                files[pairs_file(name)] = packed(arpa(train_pairs(words, self.pair_order)))
+        return BundleParts("letters", config, written, decoding, data.sources, files)

@@ -1,7 +1,6 @@
 """Training acoustic models: CTC, with an attention decoder beside it where the network has one."""
 
 import dataclasses
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from voiceseq.core.ctc import ctc_greedy, ctc_loss
 from voiceseq.core.distance import edit_distance
 from voiceseq.core.losses import joint_ctc_attention
 from voiceseq.datasets.batching import step_generator
-from voiceseq.datasets.manifest import Clip
+from voiceseq.datasets.manifest import Clip, read_manifest
 from voiceseq.datasets.speech import SpeechBatch, SpeechBatches, Spoken
 from voiceseq.errors import ConfigError, InputError
 from voiceseq.models.acoustic import LM_FILE, AcousticConfig, AcousticOutput
@@ -23,7 +22,7 @@ from voiceseq.models.whisper_acoustic import build_acoustic
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
 from voiceseq.tasks.speech import SAMPLE_RATE, SpeechData, learn_faster, quiet_clips, warp
 from voiceseq.text.kneser_ney import train_ngram
-from voiceseq.text.ngram import write_arpa
+from voiceseq.text.ngram import arpa, packed
 from voiceseq.text.normalise import normalise
 from voiceseq.text.vocabulary import Level, Vocabulary
 
@@ -39,6 +38,8 @@ class RecognitionData(SpeechData):
 
     Args:
         level: ``character``, or ``subword`` for at most ``pieces`` symbols learned from the training texts.
+        texts: manifests of the folder whose texts the subwords and the language model are learned from, where these
+            are not those of all training clips: what a recogniser hears at work may be a part of what it learns from.
         silences: manifests of noise and music, cut into ``silence_s`` seconds, in which there is nothing to write.
     """
 
@@ -64,12 +65,14 @@ class RecognitionData(SpeechData):
         licences: list[str] | None = None,
         level: Level = "character",
         pieces: int = 300,
+        texts: list[str] | None = None,
         silences: list[str] | None = None,
         silence_s: float = 4.0,
     ) -> None:
         if level not in LEVELS:
             raise ConfigError(f"level is {level!r}; choose one of {', '.join(LEVELS)}")
         self.level, self.pieces = level, pieces
+        self.read = [clip for name in texts or [] for clip in read_manifest(Path(folder) / name)]
         self.vocabulary = Vocabulary.from_text(LETTERS, specials=SPECIALS)
         super().__init__(
             folder,
@@ -95,8 +98,8 @@ class RecognitionData(SpeechData):
 
     def learn_spelling(self, clips: Sequence[Clip]) -> None:
         if self.level == "subword":
-            texts = [text for clip in clips if (text := _plain(clip))]
-            self.vocabulary = Vocabulary.from_text([LETTERS, *texts], "subword", size=self.pieces, specials=SPECIALS)
+            texts = [LETTERS, *_texts(self.read or clips)]
+            self.vocabulary = Vocabulary.from_text(texts, "subword", size=self.pieces, specials=SPECIALS)
 
     def spell(self, clip: Clip) -> tuple[int, ...] | None:
         text = _plain(clip)
@@ -104,8 +107,13 @@ class RecognitionData(SpeechData):
 
     @property
     def texts(self) -> list[str]:
-        """What was said in the training clips, normalised."""
-        return [self.vocabulary.decode(item.target) for item in self.batches.spoken if item.target]
+        """What a language model learns from: what was said in the training clips, or was given to be read."""
+        said = [self.vocabulary.decode(item.target) for item in self.batches.spoken if item.target]
+        return _texts(self.read) if self.read else said
+
+
+def _texts(clips: Sequence[Clip]) -> list[str]:
+    return [text for clip in clips if (text := _plain(clip))]
 
 
 def _plain(clip: Clip) -> str | None:
@@ -248,7 +256,4 @@ class RecognitionTask(SequenceTask):
         letters = self.vocabulary.level == "character"
         lines = [text.split() if letters else self.vocabulary.split(text) for text in self.texts]
         order = min(self.lm_order, max(map(len, lines)) + 2)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / LM_FILE
-            write_arpa(train_ngram(lines, order, PRUNE[:order]), path)
-            return path.read_bytes()
+        return packed(arpa(train_ngram(lines, order, PRUNE[:order])))

@@ -320,17 +320,26 @@ def write_arpa(model: NgramModel, path: str | Path) -> None:
 
     Raises InputError for a word that is empty or holds white space, which the format cannot say.
     """
+    path = Path(path)
+    text = arpa(model)
+    path.write_bytes(packed(text) if path.suffix == ".gz" else text.encode())
+
+
+def arpa(model: NgramModel) -> str:
+    """The text of an ARPA file; raises as ``write_arpa``."""
     wrong = [word for word in model.words if not word or not SPACES.isdisjoint(word)]
     if wrong:
         raise InputError(f"the word {wrong[0]!r} cannot stand in an ARPA file; train with another symbol in its place")
-    path = Path(path)
-    with gzip.open(path, "wt", encoding="utf-8") if path.suffix == ".gz" else open(path, "w", encoding="utf-8") as file:
-        file.write("\\data\\\n")
-        for order, grams in enumerate(model.orders, start=1):
-            file.write(f"ngram {order}={len(grams.words)}\n")
-        for order, grams in enumerate(model.orders, start=1):
-            file.write(f"\n\\{order}-grams:\n")
-            for words, log_prob, backoff in zip(*(field.tolist() for field in grams), strict=True):
-                tail = f"\t{backoff / LN10:.7g}" if order < model.order else ""
-                file.write(f"{log_prob / LN10:.7g}\t{' '.join(model.words[i] for i in words)}{tail}\n")
-        file.write("\n\\end\\\n")
+    lines = ["\\data\\"]
+    lines += [f"ngram {order}={len(grams.words)}" for order, grams in enumerate(model.orders, start=1)]
+    for order, grams in enumerate(model.orders, start=1):
+        lines.append(f"\n\\{order}-grams:")
+        for words, log_prob, backoff in zip(*(field.tolist() for field in grams), strict=True):
+            tail = f"\t{backoff / LN10:.7g}" if order < model.order else ""
+            lines.append(f"{log_prob / LN10:.7g}\t{' '.join(model.words[i] for i in words)}{tail}")
+    return "\n".join([*lines, "\n\\end\\\n"])
+
+
+def packed(text: str) -> bytes:
+    """As in a file whose name ends in ``.gz``; the same text gives the same bytes."""
+    return gzip.compress(text.encode(), mtime=0)

@@ -1,0 +1,63 @@
+"""The texts of a manifest, said by many synthetic voices: speech of people that a small corpus does not have.
+
+    python benchmarks/spoken_texts.py MANIFEST ... OUT --hours 4
+
+OUT gets the recordings and a manifest. A second run says only what is missing; stop it at any time, and start it with
+--part 2/2 beside --part 1/2 for two at once (the manifests are then OUT/manifest-1.jsonl and so on).
+"""
+
+import argparse
+import json
+import random
+import time
+from pathlib import Path
+
+from voiceseq.audio.files import write_audio
+from voiceseq.datasets.manifest import read_manifest
+from voiceseq.datasets.voices import Manner, Sentence, find_voices, utter
+from voiceseq.errors import VoiceseqError
+
+RATE = 16_000
+ENGINE = "piper"  # the others have a handful of voices each
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("manifest", type=Path, nargs="+")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--hours", type=float, default=4.0)
+    parser.add_argument("--part", default="1/1", help="which of how many processes this is")
+    args = parser.parse_args()
+    part, parts = map(int, args.part.split("/"))
+    texts = sorted({clip.text for name in args.manifest for clip in read_manifest(name) if clip.text})
+    voices = [voice for voice in find_voices() if voice.engine == ENGINE]
+    chance = random.Random(1000 + part)
+    args.out.mkdir(parents=True, exist_ok=True)
+    seconds, number, started = 0.0, 0, time.monotonic()
+    with (args.out / f"manifest-{part}.jsonl").open("w") as manifest:
+        while seconds < args.hours * 3600 / parts:
+            number += 1
+            text, voice = chance.choice(texts), chance.choice(voices)
+            other, seed = chance.choice(voices), chance.randrange(10**6)
+            speed, blend = chance.uniform(0.85, 1.35), chance.uniform(0.2, 0.8)
+            manner = Manner(speed=speed, seed=seed)
+            if other.path == voice.path and chance.random() < 0.5:
+                manner = Manner(speed=speed, seed=seed, other=other, share=blend)
+            path = args.out / f"{part}-{number:05d}.flac"
+            try:
+                said = utter(Sentence(text), voice, manner, RATE)
+            except VoiceseqError as error:
+                print(f"left out: {error}")
+                continue
+            write_audio(path, said.samples, RATE)
+            duration = len(said.samples) / RATE
+            row = {"id": path.stem, "audio": path.name, "offset": 0.0, "duration": duration}
+            manifest.write(json.dumps(row | {"text": text, "speaker": voice.label}) + "\n")
+            manifest.flush()
+            seconds += duration
+            if number % 100 == 0:
+                print(f"{number} utterances, {seconds / 3600:.2f} h, {time.monotonic() - started:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
