@@ -101,7 +101,7 @@ def test_network_and_pairs_judge_the_guesses_of_both(bundle: Path) -> None:
     model.settings = dataclasses.replace(settings, pair_weight=0.0)
     alone = model.scores(["bca"] * len(ways), "one", ways)
     for score, network, way in zip(scores, alone, ways, strict=True):
-        assert score == pytest.approx(network + max(pairs.log_prob("bca", way), -100))
+        assert score == pytest.approx(network + max(pairs.judge("bca", way), -100))
     with pytest.raises(ConfigError, match="pair_weight is -1"):
         dataclasses.replace(settings, pair_weight=-1)
 

@@ -1,6 +1,7 @@
 """What a recogniser trains on, what its loss counts, how it is measured, and that it learns."""
 
 import dataclasses
+import gzip
 import math
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,18 @@ def test_subwords_spell_every_text(tmp_path: Path) -> None:
     assert data.vocabulary.decode(data.vocabulary.encode("zebra quiz")) == "zebra quiz"  # what was never said, too
     with pytest.raises(ConfigError, match="choose one of character, subword"):
         make_data(tmp_path, level="word")
+
+
+def test_subwords_and_language_model_may_be_of_other_texts(tmp_path: Path) -> None:
+    folder = write_clips(tmp_path, [("zulu quiz", 2.0), ("zulu zulu", 2.0)])
+    read = [Clip(f"t{n}", folder / "0.wav", 1.0, text=text) for n, text in enumerate(["The bank!", "the bank", "мир"])]
+    write_manifest(folder / "texts.jsonl", read)
+    data = make_data(folder, level="subword", pieces=60, texts=["texts.jsonl"])
+    assert data.texts == ["the bank", "the bank"]
+    spelt = {word: len(data.vocabulary.encode(word)) for word in ("bank", "zulu")}
+    assert spelt["bank"] < spelt["zulu"]
+    assert len(data.batches.spoken) == 2
+    assert b"bank" in gzip.decompress(make_task(data, lm_order=2).parts().files["lm.arpa.gz"])
 
 
 def test_where_nothing_is_said_nothing_is_to_be_written(tmp_path: Path) -> None:

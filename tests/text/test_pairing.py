@@ -9,7 +9,7 @@ import pytest
 from voiceseq.errors import InputError
 from voiceseq.text import pairing
 from voiceseq.text.ngram import arpa, packed, read_arpa
-from voiceseq.text.pairing import SHAPES, PairModel, cut, read, train_pairs, written
+from voiceseq.text.pairing import SHAPES, PairModel, cut, marks, read, train_marks, train_pairs, written
 
 SOUNDS = {"a": "ɑ", "b": "b", "c": "k", "h": "h", "ch": "tʃ", "x": "k s", "e": "ɛ"}
 WORDS = [
@@ -115,3 +115,15 @@ def test_strange_letters_give_nothing_and_a_file_the_same_model(model: PairModel
     again = PairModel(read_arpa(path))
     assert [g.phones for g in again.guesses(["chax"])[0]] == [g.phones for g in model.guesses(["chax"])[0]]
     assert read(written(("e a", ("ɑː", "b")))) == ("e a", ("ɑː", "b"))
+
+
+def test_marks_of_vowels_tell_that_one_is_stressed(model: PairModel) -> None:
+    assert marks(("b", "ěː", "t͡ʃ", "a")) == ["\u030cː", "-"]
+    assert marks(("b", "sː")) == ["#"]
+    words = [("", tuple(way)) for way in ("âbab", "abâb", "abâba", "âbaba", "ababâ", "â")]
+    marked = train_marks(words)
+    one, none, two = (sum(marked.score(marks(tuple(way)))) for way in ("tâta", "tata", "tâtâ"))
+    assert one > max(none, two)
+    both = PairModel(model.model, marked)
+    assert both.judge("ca", ("k", "ɑ")) == pytest.approx(model.log_prob("ca", ("k", "ɑ")) + sum(marked.score(["-"])))
+    assert model.judge("ca", ("k", "ɑ")) == model.log_prob("ca", ("k", "ɑ"))

@@ -1,7 +1,7 @@
 """Letters to sounds of many languages at work: a word and its language in, IPA out.
 
 Two models guess, and every guess is judged by both: the network, which sees the whole word, and n-grams of pairs of
-letters and phones (`voiceseq.text.pairing`), which know what they have seen. They err in different words.
+letters and phones (`voiceseq.text.pairing`), which remember what they have seen. They err in different words.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from voiceseq.errors import BundleError, ConfigError, InputError
 from voiceseq.inference.language_models import bundle_lm
 from voiceseq.inference.opening import check_texts, open_vocabulary
 from voiceseq.models.letters import LetterConfig, LetterNetwork
-from voiceseq.text.pairing import PairModel, pairs_file
+from voiceseq.text.pairing import PairModel, marks_file, pairs_file
 from voiceseq.text.pronounce import Pronunciation, spelt
 from voiceseq.text.vocabulary import Vocabulary
 
@@ -76,8 +76,11 @@ class LettersToSounds:
 
         @cache  # read when the language is asked for
         def pairs(language: str) -> PairModel | None:
-            name = pairs_file(language)
-            return PairModel(bundle_lm(bundle, name)) if name in bundle.files else None
+            found = [
+                bundle_lm(bundle, name) if name in bundle.files else None
+                for name in (pairs_file(language), marks_file(language))
+            ]
+            return None if found[0] is None else PairModel(found[0], found[1])
 
         try:
             return cls(network, letters, phones, languages, settings, pairs)
@@ -124,7 +127,7 @@ class LettersToSounds:
     def scores(self, words: Sequence[str], language: str, said: Sequence[Pronunciation]) -> list[float]:
         """log P(phones | word) of one given way a word, summed over all alignments; -inf for what cannot be said.
 
-        Where there are pairs, their weighted log P(letters, phones) is added: what ``pronounce`` goes by.
+        Where there are pairs, their weighted opinion is added: the sum is what ``pronounce`` goes by.
         """
         pairs, known = self.pairs(language) if self.settings.pair_weight else None, set(self.phones[language][1:])
         found = []
@@ -149,8 +152,7 @@ class LettersToSounds:
             return scores
         weight = self.settings.pair_weight
         return [
-            score + weight * max(pairs.log_prob(letters, way), IMPOSSIBLE)
-            for score, way in zip(scores, ways, strict=True)
+            score + weight * max(pairs.judge(letters, way), IMPOSSIBLE) for score, way in zip(scores, ways, strict=True)
         ]
 
     def problem(self, word: str) -> str | None:

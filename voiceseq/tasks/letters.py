@@ -19,7 +19,7 @@ from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
 from voiceseq.tasks.rows import RowData
 from voiceseq.text.files import read_text
 from voiceseq.text.ngram import arpa, packed
-from voiceseq.text.pairing import ORDER, pairs_file, train_pairs
+from voiceseq.text.pairing import ORDER, marks_file, pairs_file, train_marks, train_pairs
 from voiceseq.text.pronounce import Pronunciation, spelt
 from voiceseq.text.vocabulary import Vocabulary
 
@@ -176,4 +176,5 @@ class LetterTask(SequenceTask):
         if self.pair_order:
             for name, words in zip(data.names, data.lists, strict=True):
                 files[pairs_file(name)] = packed(arpa(train_pairs(words, self.pair_order)))
+                files[marks_file(name)] = packed(arpa(train_marks(words, self.pair_order)))
         return BundleParts("letters", config, written, decoding, data.sources, files)

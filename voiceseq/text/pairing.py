@@ -9,9 +9,13 @@ is learned by expectation and maximisation over all cuts c of all words::
 (the exponent keeps a long pair from winning for being one factor instead of two). The best cut of each word is one line
 of a text, and a word's pronunciation is what an n-gram model of that text likes best among the lines that spell it: the
 joint-sequence model of Bisani & Ney (2008).
+
+Pairs see a few letters far. What holds a word together from end to end (that one vowel alone is stressed, say) is told
+by a second n-gram model, of the marks of its vowels: length, tone and stress as IPA writes them, and nothing else.
 """
 
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -31,6 +35,8 @@ Pair = tuple[str, Pronunciation]
 SHAPES = ((1, 0), (1, 1), (1, 2), (1, 3), (2, 1))  # letters and phones of a pair
 ROUNDS = 10
 ORDER, PRUNE = 6, (0, 0, 0, 0, 1)  # long n-grams that occur once know little of the next word
+VOWELS = frozenset("aeiouyæøœɐɑɒɔɘəɚɛɜɝɞɤɨɪɯɵɶʉʊʌʏ")
+PLAIN, NONE = "-", "#"  # a vowel without marks, a word without vowels
 BETWEEN, SPACE = "\N{SYMBOL FOR UNIT SEPARATOR}", "\N{SYMBOL FOR SPACE}"
 RARE = 1e-12  # a pair that is never expected
 TOGETHER = 64  # words that are searched at once
@@ -96,9 +102,30 @@ def read(word: str) -> Pair:
     return letters.replace(SPACE, " "), tuple(phones)
 
 
+def marks(phones: Pronunciation) -> list[str]:
+    """Of each vowel, what is written above, below and behind it."""
+    parts = [unicodedata.normalize("NFD", phone) for phone in phones]
+    found = ["".join(sign for sign in part if not _letter(sign)) or PLAIN for part in parts if part[0] in VOWELS]
+    return found or [NONE]
+
+
+def _letter(sign: str) -> bool:
+    return unicodedata.category(sign) in ("Ll", "Lo", "Lu")
+
+
+def train_marks(words: Iterable[Pair], order: int = ORDER) -> NgramModel:
+    """The n-gram model of the marks of all words."""
+    lines = [marks(phones) for _, phones in words]
+    return train_ngram(lines, min(order, max(map(len, lines)) + 2))
+
+
 def pairs_file(language: str) -> str:
     """What a bundle calls the model of a language's pairs."""
     return f"pairs-{language}.arpa.gz"
+
+
+def marks_file(language: str) -> str:
+    return f"marks-{language}.arpa.gz"
 
 
 class Guess(NamedTuple):
@@ -109,10 +136,10 @@ class Guess(NamedTuple):
 
 
 class PairModel:
-    """``guesses(["gatto"])``: pronunciations by an n-gram model of pairs, the likeliest first."""
+    """``guesses(["gatto"])``: pronunciations by an n-gram model of pairs, the best first; ``judge``: by marks, too."""
 
-    def __init__(self, model: NgramModel) -> None:
-        self.model = model
+    def __init__(self, model: NgramModel, marked: NgramModel | None = None) -> None:
+        self.model, self.marked = model, marked
         known = [word for word in model.words if word not in (BEGIN, END, UNKNOWN)]
         self.pairs: list[Pair] = [("", ()), *map(read, known)]  # the first is the end
         self.scorer = NgramScorer(model.table, model.token_words(["", *known], end=0))
@@ -137,6 +164,10 @@ class PairModel:
                         sums[phones] = float(np.logaddexp(sums.get(phones, -math.inf), line.score))
                 found[i] = [Guess(*row) for row in sorted(sums.items(), key=lambda row: -row[1])]
         return found
+
+    def judge(self, letters: str, phones: Pronunciation) -> float:
+        """log p(letters, phones) by the pairs, and with it that of the phones' marks."""
+        return self.log_prob(letters, phones) + (sum(self.marked.score(marks(phones))) if self.marked else 0.0)
 
     def log_prob(self, letters: str, phones: Pronunciation) -> float:
         """log p(letters, phones), over all cuts; -inf where there is none."""
