@@ -62,7 +62,7 @@ BUNDLES = {
         "long, formal or technical text: it has learned 50,000 short sentences.",
     ),
     "pronounce-ipa": Shipped(
-        "Letters to sounds of 21 languages, in IPA: a bidirectional LSTM with CTC.",
+        "Letters to sounds of 21 languages, in IPA: a bidirectional LSTM with CTC, and n-grams of letters with their sounds.",
         "voiceseq pronounce --language ita gatto",
         "CC BY-SA 3.0 (learned from Wiktionary, by way of WikiPron and SIGMORPHON 2021)",
         spoken,
@@ -162,6 +162,7 @@ def ship(name: str) -> None:
         "training": {**source.training, "data": known},
         "licence": one.licence,
         "dtype": torch.float16,
+        "files": {file: source.read(file) for file in source.files if file.endswith(".arpa.gz")},
     }
     weights = {"inputs": source.weights["inputs"]} if source.kind == "embeddings" else source.weights
     half = save_bundle(Path("runs/ship") / name, **shape, weights=weights)
