@@ -62,7 +62,7 @@ BUNDLES = {
         "long, formal or technical text: it has learned 50,000 short sentences.",
     ),
     "pronounce-ipa": Shipped(
-        "Letters to sounds of 21 languages, in IPA: a bidirectional LSTM with CTC, and n-grams of letters with their sounds.",
+        "Letters to sounds of 21 languages, in IPA: a bidirectional LSTM with CTC, n-grams of letters with sounds.",
         "voiceseq pronounce --language ita gatto",
         "CC BY-SA 3.0 (learned from Wiktionary, by way of WikiPron and SIGMORPHON 2021)",
         spoken,
