@@ -1,15 +1,19 @@
 """The pronouncer: what it asks the network, what it asks the dictionary, and that it is the network's own answer."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
 
 import voiceseq
+from voiceseq.bundles import save_bundle
 from voiceseq.errors import InputError
 from voiceseq.inference.pronounce import Pronouncer
 from voiceseq.inference.transduce import Decoding
 from voiceseq.models.seq2seq import Seq2SeqConfig, seq2seq
+from voiceseq.text.ngram import arpa, packed
+from voiceseq.text.pairing import PairModel, train_pairs
 from voiceseq.text.pronounce import LETTERS, PHONES, pronounce_phrase
 from voiceseq.text.vocabulary import Vocabulary
 
@@ -38,6 +42,37 @@ def test_guesses_are_the_networks_candidates_less_the_unlikely_ones(model: Prono
         assert guessed == [tuple(item.text.split()) for item in likely]
         dropped += len(candidates) - len(likely)
     assert dropped
+
+
+def test_pairs_guess_too_and_both_judge(model: Pronouncer, tmp_path: Path) -> None:
+    words = [("luna", ("L", "UW", "N", "AH")), ("tuna", ("T", "UW", "N", "AH")), ("lab", ("L", "AE", "B"))]
+    both = Pronouncer(model.network, SOURCE, TARGET, model.decoding)
+    both.pairs = PairModel(train_pairs(words))
+    plain, found = model.candidates(["luna"])[0], both.candidates(["luna", "zz"])
+    texts = [one.text for one in found[0]]
+    assert "L UW N AH" in texts
+    assert len(found[0]) == 4
+    assert [one.text for one in found[1]] == [
+        one.text for one in model.candidates(["zz"])[0]
+    ]  # letters unknown to pairs
+    scores = [one.score for one in found[0]]
+    assert scores == sorted(scores, reverse=True)
+    for text, score in zip(texts, both.scores(["luna"] * 4, texts), strict=True):
+        alone = model.scores(["luna"], [text])[0]
+        assert score == pytest.approx(alone + both.pairs.judge("luna", tuple(text.split())), abs=1e-4)
+    assert both.guesses(["luna"])[0][0] == tuple(both.candidates(["luna"], beam=1)[0][0].text.split())
+    assert plain[0].score <= 0
+    parts = {"source": SOURCE.to_json(), "target": TARGET.to_json()}
+    path = save_bundle(
+        tmp_path / "p",
+        kind="pronouncer",
+        config=dataclasses.asdict(model.network.config),
+        weights=model.network.state_dict(),
+        vocabularies=parts,
+        decoding=dataclasses.asdict(model.decoding),
+        files={"pairs-en.arpa.gz": packed(arpa(both.pairs.model))},
+    )
+    assert [one.text for one in voiceseq.load(path).candidates(["luna"])[0]] == texts
 
 
 def test_words_in_great_number_come_back_in_their_order(model: Pronouncer) -> None:

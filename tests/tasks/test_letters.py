@@ -89,6 +89,9 @@ def test_unlike_sounds_of_two_languages_are_learned_and_said(bundle: Path) -> No
         model.pronounce(["ab"], "three")
     with pytest.raises(InputError, match="list of texts"):
         model.pronounce("ab", "one")
+    for beam, n_best in ((2, 3), (4, 0), (-1, 1)):
+        with pytest.raises(InputError, match="a beam as wide"):
+            model.pronounce(["ab"], "one", beam, n_best)
 
 
 def test_network_and_pairs_judge_the_guesses_of_both(bundle: Path) -> None:
@@ -101,7 +104,7 @@ def test_network_and_pairs_judge_the_guesses_of_both(bundle: Path) -> None:
     model.settings = dataclasses.replace(settings, pair_weight=0.0)
     alone = model.scores(["bca"] * len(ways), "one", ways)
     for score, network, way in zip(scores, alone, ways, strict=True):
-        assert score == pytest.approx(network + max(pairs.judge("bca", way), -100))
+        assert score == pytest.approx(network + pairs.judge("bca", way))
     with pytest.raises(ConfigError, match="pair_weight is -1"):
         dataclasses.replace(settings, pair_weight=-1)
 

@@ -38,7 +38,7 @@ def by_hand(words, rounds: int) -> list:
 
     def probability(way: list) -> float:
         total = sum(counts.values())
-        return math.prod((counts[pair] / total) ** max(len(pair[0]), len(pair[1])) for pair in way)
+        return math.prod(max(counts[pair] / total, 1e-15) ** max(len(pair[0]), len(pair[1])) for pair in way)
 
     for _ in range(rounds):
         expected = dict.fromkeys(pairs, 0.0)
@@ -47,7 +47,7 @@ def by_hand(words, rounds: int) -> list:
             for way, chance in zip(ways, chances, strict=True):
                 for pair in way:
                     expected[pair] += chance / sum(chances)
-        counts = {pair: max(count, 1e-12) for pair, count in expected.items()}
+        counts = expected
     return [max(ways, key=probability) for ways in cuts]
 
 
@@ -55,6 +55,14 @@ def test_cuts_are_those_of_all_ways_counted_by_hand(monkeypatch: pytest.MonkeyPa
     words = [("ax", ("ɑ", "k", "s")), ("cha", ("tʃ", "ɑ")), ("ca", ("k", "ɑ")), ("ha", ("ɑ",)), ("a", ("ɑ",))]
     monkeypatch.setattr(pairing, "ROUNDS", 3)
     assert cut(words) == by_hand(words, 3)
+
+
+def test_many_words_are_cut_like_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = cut(WORDS)
+    monkeypatch.setattr(pairing, "AT_ONCE", 7)
+    assert cut(WORDS) == lines
+    monkeypatch.setattr(pairing, "ENOUGH", len(WORDS) // 2)
+    assert [sum(line == other for line, other in zip(lines, cut(WORDS), strict=True)) > len(WORDS) / 2] == [True]
 
 
 def test_letters_find_their_sounds() -> None:

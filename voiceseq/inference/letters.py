@@ -25,7 +25,6 @@ from voiceseq.text.vocabulary import Vocabulary
 
 TOGETHER = 128  # words read at once
 LONGEST = 100  # letters; what is longer is no word
-IMPOSSIBLE = -100.0  # log-probability, for the sum, of what the pairs cannot say
 PairsOf = Callable[[str], PairModel | None]  # of a language
 
 
@@ -97,6 +96,8 @@ class LettersToSounds:
         """
         listed, beam = check_texts(words), beam or max(self.settings.beam, n_best)
         self.check_language(language)
+        if not 1 <= n_best <= beam:
+            raise InputError(f"n_best {n_best} and beam {beam} came; 1 or more, and a beam as wide, were wanted")
         good = sorted((i for i, word in enumerate(listed) if not self.problem(word)), key=lambda i: len(listed[i]))
         ways: list[list[Pronunciation]] = [[] for _ in listed]
         for some in (good[i : i + TOGETHER] for i in range(0, len(good), TOGETHER)):
@@ -151,9 +152,7 @@ class LettersToSounds:
         if pairs is None:
             return scores
         weight = self.settings.pair_weight
-        return [
-            score + weight * max(pairs.judge(letters, way), IMPOSSIBLE) for score, way in zip(scores, ways, strict=True)
-        ]
+        return [score + weight * pairs.judge(letters, way) for score, way in zip(scores, ways, strict=True)]
 
     def problem(self, word: str) -> str | None:
         """Why a word cannot be said, or None."""

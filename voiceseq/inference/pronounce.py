@@ -1,22 +1,61 @@
-"""Letters to sounds at work: words and phrases to CMU's phones, by a dictionary where one has the word."""
+"""Letters to sounds at work: words and phrases to CMU's phones, by a dictionary where one has the word.
+
+Where a bundle has n-grams of pairs of letters and phones (`voiceseq.text.pairing`), they guess beside the network, and
+every guess is judged by both.
+"""
 
 import math
 import os
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Self
 
+from voiceseq.bundles import Bundle
 from voiceseq.errors import InputError
+from voiceseq.inference.language_models import bundle_lm
 from voiceseq.inference.opening import check_texts
-from voiceseq.inference.transduce import Transducer
+from voiceseq.inference.transduce import Candidate, Transducer
+from voiceseq.text.pairing import PairModel, pairs_file
 from voiceseq.text.pronounce import Dictionary, Pronunciation, phrase_words, pronounce_phrase, read_dictionary
 
 TOGETHER = 128  # words searched at once
 UNLIKELY = math.log(0.02)  # a guess this far below the best is none
 VARIABLE = "VOICESEQ_DICTIONARY"
+ENGLISH = "en"  # in the name of the pairs' file
 
 
 class Pronouncer(Transducer):
     """``voiceseq.load("pronounce-en")``: ``pronounce(["hey luna"])``, ``letters_to_sounds("luna")``."""
+
+    pairs: PairModel | None = None
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle) -> Self:
+        found = super().from_bundle(bundle)
+        if pairs_file(ENGLISH) in bundle.files:
+            found.pairs = PairModel(bundle_lm(bundle, pairs_file(ENGLISH)))
+        return found
+
+    def candidates(
+        self, texts: Sequence[str], beam: int | None = None, nbest: int | None = None
+    ) -> list[list[Candidate]]:
+        beam, nbest = self._check_beam(beam, nbest)
+        found = super().candidates(texts, beam)
+        if self.pairs is not None and found:
+            ways = [[one.text for one in row] for row in found]
+            for row, guesses in zip(ways, self.pairs.guesses(list(texts), 2 * beam), strict=True):
+                row += [said for one in guesses[:beam] if (said := " ".join(one.phones)) not in ("", *row)]
+            flat = [(text, way) for text, row in zip(texts, ways, strict=True) for way in row]
+            scores = iter(self.scores(*map(list, zip(*flat, strict=True))))
+            found = [sorted((Candidate(w, next(scores)) for w in row), key=lambda one: -one.score) for row in ways]
+        return [row[:nbest] for row in found]
+
+    def scores(self, texts: Sequence[str], outputs: Sequence[str]) -> list[float]:
+        scores = super().scores(texts, outputs)
+        if self.pairs is None:
+            return scores
+        rows = zip(scores, texts, outputs, strict=True)
+        return [score + self.pairs.judge(text, tuple(output.split())) for score, text, output in rows]
 
     def pronounce(
         self,
@@ -43,7 +82,7 @@ class Pronouncer(Transducer):
         return self.guesses([word], n_best=self.decoding.beam)[0]
 
     def guesses(self, words: Sequence[str], beam: int | None = None, n_best: int = 1) -> list[list[Pronunciation]]:
-        """By the network alone: at most ``n_best`` ways for each plain word, none that is far less likely than the
+        """Without a dictionary: at most ``n_best`` ways for each plain word, none that is far less likely than the
         first. The beam is the bundle's own, and at least as wide as ``n_best``. Raises InputError for other letters."""
         if n_best < 1:
             raise InputError(f"n_best is {n_best}; at least one pronunciation was wanted")

@@ -6,13 +6,17 @@ from pathlib import Path
 
 from voiceseq.datasets.batching import shuffled_rows
 from voiceseq.errors import InputError
+from voiceseq.inference.pronounce import ENGLISH
 from voiceseq.tasks.transduce import PairData, Pairs
 from voiceseq.text.files import read_text
+from voiceseq.text.ngram import arpa, packed
+from voiceseq.text.pairing import pairs_file, train_pairs
 from voiceseq.text.pronounce import LETTERS, PHONES, Pronunciation, read_dictionary
 from voiceseq.text.vocabulary import Vocabulary
 
 WORD = re.compile("[a-z]+(?:'[a-z]+)*")  # what `normalise` makes of a word
 TOGETHER = 8  # steps whose words are sorted by length, so that a batch is hardly padded
+PAIRS = 5, (0, 0, 0, 1, 2)  # order and pruning for 100,000 words: read in a second
 MEASURED = 1000  # common words whose share of right answers is told after each epoch
 
 
@@ -67,6 +71,11 @@ class PronounceData(PairData):
             rows = shuffled_rows(group, len(self.rows), TOGETHER * self.batch, self.seed)
             self.group = group, sorted((self.rows[row] for row in rows), key=lambda pair: len(pair[0]))
         return self.group[1][part * self.batch : (part + 1) * self.batch]
+
+    def files(self) -> dict[str, bytes]:
+        """An n-gram model of the learned words' pairs of letters and phones, each word once."""
+        words = dict.fromkeys((word, tuple(phones.split())) for word, phones in self.rows)
+        return {pairs_file(ENGLISH): packed(arpa(train_pairs(words, *PAIRS)))}
 
 
 def read_words(path: str) -> list[str]:

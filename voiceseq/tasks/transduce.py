@@ -44,6 +44,10 @@ class PairData(pl.LightningDataModule):
         """The global batch of this step."""
         raise NotImplementedError
 
+    def files(self) -> dict[str, bytes]:
+        """What goes into the bundle beside the network."""
+        return {}
+
     def make(self, step: int, rank: int, world: int) -> PairBatch:
         pairs = self.pairs(step)
         return self.collate([pairs[i] for i in own_share(list(range(len(pairs))), rank, world)])
@@ -106,7 +110,7 @@ class TransduceTask(SequenceTask):
         self.network = seq2seq(dataclasses.replace(model, source=len(data.source), target=len(data.target)))
         self.kind, self.source, self.target, self.sources = data.kind, data.source, data.target, data.sources
         self.label_smoothing, self.sampling = label_smoothing, sampling
-        self.validation = list(data.validation)
+        self.validation, self.files = list(data.validation), data.files
 
     def validation_step(self, batch: PairBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """``val/loss`` and ``val/exact`` of the first list; of the others under the same names and their own."""
@@ -137,4 +141,4 @@ class TransduceTask(SequenceTask):
     def parts(self) -> BundleParts:
         vocabularies = {"source": self.source.to_json(), "target": self.target.to_json()}
         config = dataclasses.asdict(self.network.config)
-        return BundleParts(self.kind, config, vocabularies, self.decoding, self.sources)
+        return BundleParts(self.kind, config, vocabularies, self.decoding, self.sources, self.files())

@@ -34,11 +34,14 @@ from voiceseq.text.pronounce import Pronunciation
 Pair = tuple[str, Pronunciation]
 SHAPES = ((1, 0), (1, 1), (1, 2), (1, 3), (2, 1))  # letters and phones of a pair
 ROUNDS = 10
+ENOUGH = 20_000  # words to learn p(pair) from
+AT_ONCE = 5_000  # words that are cut at once: all their ways are in memory
 ORDER, PRUNE = 6, (0, 0, 0, 0, 1)  # long n-grams that occur once know little of the next word
 VOWELS = frozenset("aeiouyæøœɐɑɒɔɘəɚɛɜɝɞɤɨɪɯɵɶʉʊʌʏ")
 PLAIN, NONE = "-", "#"  # a vowel without marks, a word without vowels
 BETWEEN, SPACE = "\N{SYMBOL FOR UNIT SEPARATOR}", "\N{SYMBOL FOR SPACE}"
-RARE = 1e-12  # a pair that is never expected
+RARE = 1e-15  # p of a pair that is never expected
+IMPOSSIBLE = -100.0  # log-probability, where opinions are added, of what cannot be said
 TOGETHER = 64  # words that are searched at once
 
 
@@ -46,16 +49,23 @@ def cut(words: Iterable[Pair]) -> list[list[Pair]]:
     """The pairs of each word, which comes with all its phones; none where no cut gives these phones."""
     from voiceseq.text.pairing_loops import best, expected
 
-    ways = _Ways(words)
-    counts: Floats = np.ones(len(ways.pairs))
+    listed = list(words)
+    ways = _Ways(listed[:: 1 + len(listed) // ENOUGH])
+    chance: Floats = np.full(len(ways.pairs), 1 / max(1, len(ways.pairs)))
     for _ in range(ROUNDS):
         share = np.zeros(len(ways.pair))
-        expected(*ways.paths(counts), share)
-        counts = np.bincount(ways.pair, share, minlength=len(counts)).astype(float)
-    taken = np.zeros(len(ways.pair), np.bool_)
-    best(*ways.paths(counts), taken)
-    chosen = [np.flatnonzero(taken[a:b]) + a for a, b in zip(ways.first[:-1], ways.first[1:], strict=True)]
-    return [[ways.pairs[ways.pair[edge]] for edge in edges] for edges in chosen]
+        expected(*ways.paths(chance), share)
+        counts = np.bincount(ways.pair, share, minlength=len(chance))
+        chance = counts / max(counts.sum(), RARE)
+    known = dict(zip(ways.pairs, chance.tolist(), strict=True))
+    found: list[list[Pair]] = []
+    for some in (listed[i : i + AT_ONCE] for i in range(0, len(listed), AT_ONCE)):
+        ways = _Ways(some)
+        taken = np.zeros(len(ways.pair), np.bool_)
+        best(*ways.paths(np.array([known.get(pair, 0.0) for pair in ways.pairs])), taken)
+        chosen = [np.flatnonzero(taken[a:b]) + a for a, b in zip(ways.first[:-1], ways.first[1:], strict=True)]
+        found += [[ways.pairs[ways.pair[edge]] for edge in edges] for edges in chosen]
+    return found
 
 
 class _Ways:
@@ -78,9 +88,9 @@ class _Ways:
         self.source, self.target, self.pair = np.array(rows, np.int64).reshape(-1, 3).T.copy()
         self.size = np.array([max(len(letters), len(phones)) for letters, phones in self.pairs], float)
 
-    def paths(self, counts: Floats) -> tuple[Ints, Ints, Ints, Floats, Ints]:
-        """What the loops want, where the pairs were expected so often."""
-        score = self.size * np.log(counts.clip(min=RARE) / max(counts.sum(), RARE))
+    def paths(self, chance: Floats) -> tuple[Ints, Ints, Ints, Floats, Ints]:
+        """What the loops want, with p(pair) of each of the pairs."""
+        score = self.size * np.log(chance.clip(min=RARE))
         return self.first, self.source, self.target, score[self.pair], self.nodes
 
 
@@ -166,8 +176,9 @@ class PairModel:
         return found
 
     def judge(self, letters: str, phones: Pronunciation) -> float:
-        """log p(letters, phones) by the pairs, and with it that of the phones' marks."""
-        return self.log_prob(letters, phones) + (sum(self.marked.score(marks(phones))) if self.marked else 0.0)
+        """log p(letters, phones) by the pairs, and with it that of the phones' marks; at least ``IMPOSSIBLE``."""
+        marked = sum(self.marked.score(marks(phones))) if self.marked else 0.0
+        return max(self.log_prob(letters, phones) + marked, IMPOSSIBLE)
 
     def log_prob(self, letters: str, phones: Pronunciation) -> float:
         """log p(letters, phones), over all cuts; -inf where there is none."""
