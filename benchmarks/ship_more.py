@@ -113,7 +113,7 @@ BUNDLES = {
         "music that knows where it is going: it hears a chord at a time.",
     ),
     "promoters": Shipped(
-        "Is a stretch of 57 bases of E. coli a promoter? A GRU both ways with attention.",
+        "Is a stretch of 57 bases of E. coli a promoter? A GRU both ways.",
         "voiceseq caption --model promoters tactagcaatacgcttgcgttcggtggttaagtatgtataatgcgcgggcttgtcgt",
         "Apache-2.0 (learned from UCI's promoter gene sequences; their licence, CC BY 4.0, is recalled, not verified)",
         promoters,

@@ -124,16 +124,18 @@ def test_promoters_leave_one_out_leaves_it_out(tmp_path: Path) -> None:
     rows = read_promoters(str(path))
     assert rows[1] == ("gcgcgcc", 1)
     frames = frames_of("acg")
-    assert frames.shape == (3, 12)
-    assert frames[1].tolist() == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0]
+    assert frames.shape == (3, 228)
+    assert [np.flatnonzero(frame).tolist() for frame in frames] == [[0], [4 + 1], [8 + 2]]
     data = PromoterData(str(path), held_out=[2], batch=3)
     assert (len(data.rows), len(data.held_out)) == (7, 1)
-    config = FrameConfig(features=12, outputs=2, size=8, pool="mean", bidirectional=True)
+    config = FrameConfig(features=228, outputs=2, size=8, pool="mean", bidirectional=True)
     assert all(leave_one_out(rows, config, steps=12, rate=0.05))
     turned = [(bases, kind if number else 1 - kind) for number, (bases, kind) in enumerate(rows)]
     assert not leave_one_out(turned, config, steps=12, rate=0.05)[0]  # its own wrong answer was not learned
     with pytest.raises(InputError, match="were wanted"):
         frames_of("acx")
+    with pytest.raises(InputError, match="58 bases; at most 57"):
+        frames_of("a" * 58)
     path.write_text("?\tx\n")
     with pytest.raises(InputError, match="line 1"):
         read_promoters(str(path))

@@ -6,7 +6,8 @@ from voiceseq.errors import InputError
 from voiceseq.text.files import read_text
 
 BASES = "acgt"
-FEATURES = 3 * len(BASES)
+PLACES = 57  # the stretches begin at the same place before the gene: where a base stands says as much as what it is
+FEATURES = PLACES * len(BASES)
 
 
 def read_promoters(path: str) -> list[tuple[str, int]]:
@@ -21,9 +22,11 @@ def read_promoters(path: str) -> list[tuple[str, int]]:
 
 
 def frames_of(bases: str) -> np.ndarray:
-    """``(bases, 12)``: each base with the one before and the one after it. Raises InputError for other letters."""
+    """``(bases, 228)``: each base at its place, all else zero. Raises InputError for other letters and too many."""
     if not bases or (strange := set(bases) - set(BASES)):
         raise InputError(f"{bases[:30]!r}: {sorted(strange) if bases else 'nothing'} came; a, c, g and t were wanted")
-    single = np.eye(len(BASES), dtype=np.float32)[[BASES.index(base) for base in bases]]
-    padded = np.pad(single, ((1, 1), (0, 0)))
-    return np.concatenate((padded[:-2], single, padded[2:]), 1)
+    if len(bases) > PLACES:
+        raise InputError(f"{bases[:30]!r}... has {len(bases)} bases; at most {PLACES} were wanted")
+    frames = np.zeros((len(bases), PLACES, len(BASES)), np.float32)
+    frames[np.arange(len(bases)), np.arange(len(bases)), [BASES.index(base) for base in bases]] = 1
+    return frames.reshape(len(bases), FEATURES)
