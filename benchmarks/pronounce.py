@@ -3,13 +3,14 @@
     python benchmarks/pronounce.py [--model BUNDLE] [--json]
 
 A word is right when it is said in any way that the dictionary knows; the phone error is counted against the nearest of
-those ways. The network alone answers, without a dictionary. Wants the shared data (VOICESEQ_SHARED, else ../shared).
+those ways. No dictionary is asked. Wants the shared data (VOICESEQ_SHARED, else ../shared).
 Writes its section of RESULTS.md (only for the shipped bundle).
 """
 
 import argparse
 import json
 import sys
+from typing import Any
 
 import torch
 from results import table, write_section
@@ -33,11 +34,11 @@ def errors(words: list[str], guessed: list[list[Pronunciation]], known: dict[str
     return {"word error %": 100 * wrong / len(words), "phone error %": 100 * missed / phones}
 
 
-def measure(name: str = "pronounce-en") -> dict:
+def measure(model: Any) -> dict:
     torch.set_num_threads(1)
     config = compose_config(["experiment=pronounce"])
     data: PronounceData = build(config, "data")
-    known, model = read_dictionary(config.data.dictionary), voiceseq.load(name)
+    known = read_dictionary(config.data.dictionary)
     rows = []
     for part, beam, most in (("", 4, (1, 3)), ("", 1, (1,)), (" common", 4, (1,))):
         words = sorted({word for word, _ in data.validation[part]}, key=len)
@@ -53,7 +54,7 @@ def main() -> int:
     parser.add_argument("--model", default="pronounce-en")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    found = measure(args.model)
+    found = measure(voiceseq.load(args.model))
     if args.model == "pronounce-en":
         notes = "CMUdict without stress. No common word is held out, so what is held out is rarer than a random part."
         write_section(

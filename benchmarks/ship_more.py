@@ -17,6 +17,7 @@ import voiceseq
 from voiceseq.bundles import load_bundle, save_bundle
 
 SHIPPED = Path(__file__).resolve().parent.parent / "data/bundles"
+EXPERIMENTS = {"pronounce-en": "pronounce name=pronounce-en"}  # where it is not called as the bundle
 DIGITS = "CC BY 4.0 (UCI, optical recognition of handwritten digits, as scikit-learn carries them)"
 
 
@@ -45,6 +46,13 @@ def spoken(model: Any, name: str) -> dict[str, Any]:
     return groups(model)
 
 
+def english(model: Any, name: str) -> dict[str, Any]:
+    from pronounce import measure
+
+    rows = {(row["words"], row["best of"]): row for row in measure(model)["rows"] if row["beam"] > 1}
+    return {f"words wrong, %, {words}, best of {most}": row["word error %"] for (words, most), row in rows.items()}
+
+
 def promoters(model: Any, name: str) -> dict[str, Any]:
     return {"leave one out": "RESULTS.md, section DNA; this network has learned from 105 of the 106"}
 
@@ -67,6 +75,13 @@ BUNDLES = {
         "CC BY-SA 3.0 (learned from Wiktionary, by way of WikiPron and SIGMORPHON 2021)",
         spoken,
         "other languages; those with 800 words of training err often.",
+    ),
+    "pronounce-en": Shipped(
+        "Letters to sounds, English, CMU's 39 phones: GRUs with attention, and n-grams of letters with sounds.",
+        'voiceseq pronounce "hey luna" "okay voiceseq" --n-best 3',
+        "Apache-2.0; with them goes CMUdict's notice: Copyright (C) 1993-2015 Carnegie Mellon University, BSD-2-Clause",
+        english,
+        "other languages (`pronounce-ipa`); a word that must be said in one way wants `--dictionary FILE`.",
     ),
     "word-vectors": Shipped(
         "Word vectors: skip-gram with negative sampling, 100 numbers a word, small letters.",
@@ -141,7 +156,8 @@ def card(name: str, one: Shipped, found: dict[str, Any], parameters: int, source
     ]
     lines += [f"- **Learned from**: {data}."]
     lines += [f"- **Measured** on validation data: {figures}. All figures: RESULTS.md."]
-    lines += [f"- **Made by**: `voiceseq train experiment={name}`, `python benchmarks/ship_more.py {name}`."]
+    made = EXPERIMENTS.get(name, name)
+    lines += [f"- **Made by**: `voiceseq train experiment={made}`, `python benchmarks/ship_more.py {name}`."]
     lines += [f"- **Licence of the weights**: {one.licence}.", f"- **Not for**: {one.not_for}", ""]
     return "\n".join(lines)
 

@@ -87,10 +87,11 @@ class Pronouncer(Transducer):
         if n_best < 1:
             raise InputError(f"n_best is {n_best}; at least one pronunciation was wanted")
         beam = max(self.decoding.beam, n_best) if beam is None else beam
+        unlikely = UNLIKELY if self.pairs is None else 2 * UNLIKELY  # two opinions are added
         found = []
         for part in (words[i : i + TOGETHER] for i in range(0, len(words), TOGETHER)):
             for candidates in self.candidates(part, beam, n_best):
-                likely = [item for item in candidates if item.score >= candidates[0].score + UNLIKELY]
+                likely = [item for item in candidates if item.score >= candidates[0].score + unlikely]
                 found.append([tuple(item.text.split()) for item in likely])
         return found
 
