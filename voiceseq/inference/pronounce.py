@@ -15,13 +15,12 @@ from voiceseq.errors import InputError
 from voiceseq.inference.language_models import bundle_lm
 from voiceseq.inference.opening import check_texts
 from voiceseq.inference.transduce import Candidate, Transducer
-from voiceseq.text.pairing import PairModel, pairs_file
+from voiceseq.text.pairing import ENGLISH, PairModel, pairs_file
 from voiceseq.text.pronounce import Dictionary, Pronunciation, phrase_words, pronounce_phrase, read_dictionary
 
 TOGETHER = 128  # words searched at once
 UNLIKELY = math.log(0.02)  # a guess this far below the best is none
 VARIABLE = "VOICESEQ_DICTIONARY"
-ENGLISH = "en"  # in the name of the pairs' file
 
 
 class Pronouncer(Transducer):

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from voiceseq.datasets.batching import shuffled_rows
 from voiceseq.errors import InputError
-from voiceseq.inference.pronounce import ENGLISH
 from voiceseq.tasks.transduce import PairData, Pairs
 from voiceseq.text.files import read_text
 from voiceseq.text.ngram import arpa, packed
-from voiceseq.text.pairing import pairs_file, train_pairs
+from voiceseq.text.pairing import ENGLISH, pairs_file, train_pairs
 from voiceseq.text.pronounce import LETTERS, PHONES, Pronunciation, read_dictionary
 from voiceseq.text.vocabulary import Vocabulary
 

@@ -39,6 +39,7 @@ AT_ONCE = 5_000  # words that are cut at once: all their ways are in memory
 ORDER, PRUNE = 6, (0, 0, 0, 0, 1)  # long n-grams that occur once know little of the next word
 VOWELS = frozenset("aeiouyæøœɐɑɒɔɘəɚɛɜɝɞɤɨɪɯɵɶʉʊʌʏ")
 PLAIN, NONE = "-", "#"  # a vowel without marks, a word without vowels
+ENGLISH = "en"  # what the pairs in CMU's phones are called
 BETWEEN, SPACE = "\N{SYMBOL FOR UNIT SEPARATOR}", "\N{SYMBOL FOR SPACE}"
 RARE = 1e-15  # p of a pair that is never expected
 IMPOSSIBLE = -100.0  # log-probability, where opinions are added, of what cannot be said
