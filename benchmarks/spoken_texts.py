@@ -2,8 +2,8 @@
 
     python benchmarks/spoken_texts.py MANIFEST ... OUT --hours 4
 
-OUT gets the recordings and a manifest. A second run says only what is missing; stop it at any time, and start it with
---part 2/2 beside --part 1/2 for two at once (the manifests are then OUT/manifest-1.jsonl and so on).
+OUT gets the recordings and their manifest, manifest-1.jsonl, a line as each is said: it may be stopped at any time. With
+--part 2/2 beside --part 1/2 two processes share the hours, each with a manifest of its own number.
 """
 
 import argparse
@@ -31,6 +31,10 @@ def main() -> None:
     part, parts = map(int, args.part.split("/"))
     texts = sorted({clip.text for name in args.manifest for clip in read_manifest(name) if clip.text})
     voices = [voice for voice in find_voices() if voice.engine == ENGINE]
+    if not texts or not voices:
+        raise SystemExit(
+            f"{len(texts)} texts, {len(voices)} voices of {ENGINE}; `voiceseq voices` tells what to install"
+        )
     chance = random.Random(1000 + part)
     args.out.mkdir(parents=True, exist_ok=True)
     seconds, number, started = 0.0, 0, time.monotonic()
