@@ -2,8 +2,8 @@
 
     python benchmarks/spoken_texts.py MANIFEST ... OUT --hours 4
 
-OUT gets the recordings and their manifest, manifest-1.jsonl, a line as each is said: it may be stopped at any time. With
---part 2/2 beside --part 1/2 two processes share the hours, each with a manifest of its own number.
+OUT gets the recordings and their manifest, manifest-1.jsonl, a line as each is said: it may be stopped at any time.
+With --part 2/2 beside --part 1/2 two processes share the hours, each with a manifest of its own number.
 """
 
 import argparse

@@ -7,7 +7,7 @@ every guess is judged by both.
 import math
 import os
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Self
 
 from voiceseq.bundles import Bundle
@@ -26,14 +26,21 @@ VARIABLE = "VOICESEQ_DICTIONARY"
 class Pronouncer(Transducer):
     """``voiceseq.load("pronounce-en")``: ``pronounce(["hey luna"])``, ``letters_to_sounds("luna")``."""
 
-    pairs: PairModel | None = None
+    bundle: Bundle | None = None
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> Self:
         found = super().from_bundle(bundle)
-        if pairs_file(ENGLISH) in bundle.files:
-            found.pairs = PairModel(bundle_lm(bundle, pairs_file(ENGLISH)))
+        found.bundle = bundle
         return found
+
+    @cached_property
+    def pairs(self) -> PairModel | None:
+        """Read at the first guess: who asks for words of a dictionary alone does not wait for it."""
+        name = pairs_file(ENGLISH)
+        if self.bundle is None or name not in self.bundle.files:
+            return None
+        return PairModel(bundle_lm(self.bundle, name))
 
     def candidates(
         self, texts: Sequence[str], beam: int | None = None, nbest: int | None = None
@@ -86,9 +93,9 @@ class Pronouncer(Transducer):
         if n_best < 1:
             raise InputError(f"n_best is {n_best}; at least one pronunciation was wanted")
         beam = max(self.decoding.beam, n_best) if beam is None else beam
-        unlikely = UNLIKELY if self.pairs is None else 2 * UNLIKELY  # two opinions are added
         found = []
         for part in (words[i : i + TOGETHER] for i in range(0, len(words), TOGETHER)):
+            unlikely = UNLIKELY if self.pairs is None else 2 * UNLIKELY  # two opinions are added
             for candidates in self.candidates(part, beam, n_best):
                 likely = [item for item in candidates if item.score >= candidates[0].score + unlikely]
                 found.append([tuple(item.text.split()) for item in likely])
