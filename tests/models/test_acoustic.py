@@ -53,9 +53,12 @@ def sound(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
     return 0.1 * torch.randn(len(lengths), max(lengths)).double(), torch.tensor(lengths)
 
 
-@pytest.mark.parametrize(("encoder", "delay"), [*((encoder, 0) for encoder in ENCODERS), ("causal", 3)])
-def test_alone_and_padded_are_the_same_and_lengths_are_announced(encoder: str, delay: int) -> None:
-    model, (samples, lengths) = network(encoder, delay=delay), sound(2900, 1500, 81)
+@pytest.mark.parametrize(
+    ("encoder", "more"),
+    [*((encoder, {}) for encoder in ENCODERS), ("causal", {"delay": 3}), ("whisper", {"above": 2, "above_size": 5})],
+)
+def test_alone_and_padded_are_the_same_and_lengths_are_announced(encoder: str, more: dict[str, int]) -> None:
+    model, (samples, lengths) = network(encoder, **more), sound(2900, 1500, 81)
     together = model(samples, lengths)
     assert together.lengths.tolist() == model.frames_of(lengths).tolist()
     for row, length in enumerate(lengths.tolist()):
@@ -159,7 +162,21 @@ def test_every_parameter_learns(encoder: str, decoder: str) -> None:
     assert [name for name in idle if not name.endswith(("key.bias", "relative.weight"))] == []
 
 
+@pytest.mark.parametrize("samples", [16_000, 16_160, 15_900])
+def test_layers_above_whisper_have_a_frame_for_two_of_its_own(samples: int) -> None:
+    below, above = network("whisper"), network("whisper", above=1, above_size=5)
+    count = int(below.frames_of(torch.tensor([samples])))
+    output = above(sound(samples)[0])
+    assert output.lengths.tolist() == [(count + 1) // 2]
+    assert output.frames.shape[2] == 10
+    assert above.frame_s == 2 * below.frame_s
+    above.train()(sound(samples)[0]).logits[..., 1].sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in above.above.parameters())
+
+
 def test_settings_that_cannot_be_are_all_named() -> None:
+    with pytest.raises(ConfigError, match="above is 1 with the encoder 'bilstm'"):
+        AcousticConfig(symbols=5, above=1)
     with pytest.raises(ConfigError, match=r"stride is 0.*layers is 101.*encoder is 'lstm'.*bilstm, pyramid.*dropout"):
         AcousticConfig(symbols=5, stride=0, layers=101, encoder="lstm", dropout=1.0)
     with pytest.raises(ConfigError, match="blank, end and one more"):

@@ -41,8 +41,8 @@ class AcousticConfig:
 
     ``stride`` frames of the spectrogram make one; ``cell`` is that of recurrent encoders and decoders; ``heads`` and
     ``feed_forward`` (times the size) are for attention; ``conformer_kernel``, ``chunk`` and ``left_chunks`` (in
-    frames and chunks) for conformers; a causal encoder answers ``delay`` frames late. Raises ConfigError with all that
-    is wrong.
+    frames and chunks) for conformers; a causal encoder answers ``delay`` frames late; ``above`` Whisper's encoder stand
+    that many bidirectional layers of ``above_size``. Raises ConfigError with all that is wrong.
     """
 
     symbols: int = 0
@@ -60,6 +60,8 @@ class AcousticConfig:
     chunk: int = 16
     left_chunks: int = 4
     delay: int = 0
+    above: int = 0
+    above_size: int = 256
     dropout: float = 0.1
     decoder: str = "none"
     decoder_size: int = 256
@@ -70,7 +72,7 @@ class AcousticConfig:
             raise ConfigError("; ".join(wrong))
 
     def _mistakes(self) -> list[str]:
-        least = ("channels", "kernel", "stride", "size", "heads", "feed_forward", "chunk", "decoder_size")
+        least = ("channels", "kernel", "stride", "size", "heads", "feed_forward", "chunk", "decoder_size", "above_size")
         wrong = [f"{name} is {getattr(self, name)}; at least 1 was wanted" for name in least if getattr(self, name) < 1]
         for name in ("layers", "decoder_layers"):
             if not 1 <= getattr(self, name) <= MAX_LAYERS:
@@ -80,6 +82,8 @@ class AcousticConfig:
                 wrong.append(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(valid)}")
         if self.delay < 0 or (self.delay and self.encoder != "causal"):
             wrong.append(f"delay is {self.delay} with the encoder {self.encoder!r}; 0, or more for causal, was wanted")
+        if not 0 <= self.above <= MAX_LAYERS or (self.above and self.encoder != "whisper"):
+            wrong.append(f"above is {self.above} with the encoder {self.encoder!r}; 0, or more for whisper, was wanted")
         if not 0 <= self.dropout < 1:
             wrong.append(f"dropout is {self.dropout}; 0 <= dropout < 1 was wanted")
         return wrong

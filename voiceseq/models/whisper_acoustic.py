@@ -1,14 +1,17 @@
 """Whisper's encoder as the ear of an acoustic model: our CTC above it, and a small decoder where one is asked for.
 
 ``AcousticConfig(encoder="whisper", size=384, heads=6, layers=4)`` is the encoder of ``tiny.en``. The names of its
-tensors are those of ``WhisperNetwork``, so a run may ``start_from`` a bundle or a run of that kind.
+tensors are those of ``WhisperNetwork``, so a run may ``start_from`` a bundle or a run of that kind. Bidirectional layers
+may stand ``above`` it, one frame for two of its own: what the encoder leaves undone for CTC they do.
 """
 
 from torch import Tensor, nn
 
+from voiceseq.core.convolution import strided_lengths
 from voiceseq.core.transformer import TransformerConfig, TransformerEncoder
 from voiceseq.errors import ConfigError
 from voiceseq.models.acoustic import AcousticConfig, AcousticNetwork, AcousticOutput, build_decoder
+from voiceseq.models.encoders import RecurrentEncoder, pairs
 from voiceseq.models.whisper import FRAME_S, HOP, SAMPLE_RATE, STRIDE, WhisperConfig, WhisperHearing
 
 TAIL_S = 0.3  # of silence after each recording
@@ -35,12 +38,14 @@ class WhisperAcoustic(WhisperHearing, AcousticNetwork):  # type: ignore[misc]  #
         self.config = config
         self.encoder = WhisperStack(sizes.stack(config.layers, "none"))
         self.dropout = nn.Dropout(config.dropout)
-        self.decoder = build_decoder(config, config.size)
-        self.output = nn.Linear(config.size, config.symbols)
+        self.above = layers_above(config) if config.above else None
+        outputs = self.above.outputs if self.above is not None else config.size
+        self.decoder = build_decoder(config, outputs)
+        self.output = nn.Linear(outputs, config.symbols)
 
     @property
     def frame_s(self) -> float:
-        return FRAME_S
+        return FRAME_S * (2 if self.above is not None else 1)
 
     @property
     def shortest(self) -> int:
@@ -49,7 +54,7 @@ class WhisperAcoustic(WhisperHearing, AcousticNetwork):  # type: ignore[misc]  #
     def frames_of(self, samples: Tensor) -> Tensor:
         full = samples + round(TAIL_S * SAMPLE_RATE)
         frames = full.clamp(max=self.hearing.audio_positions * HOP * STRIDE) // HOP
-        return (frames + STRIDE - 1) // STRIDE
+        return strided_lengths(strided_lengths(frames, STRIDE), 2 if self.above is not None else 1)
 
     def forward(self, samples: Tensor, lengths: Tensor | None = None) -> AcousticOutput:
         return self.encode(*self.listen(samples, lengths))
@@ -59,7 +64,14 @@ class WhisperAcoustic(WhisperHearing, AcousticNetwork):  # type: ignore[misc]  #
 
     def encode(self, frames: Tensor, lengths: Tensor) -> AcousticOutput:
         heard, counts = self.hear(frames, lengths)
+        if self.above is not None:
+            heard, counts = self.above(pairs(self.dropout(heard)), strided_lengths(counts, 2))
         return AcousticOutput(self.output(self.dropout(heard)), heard, counts)
+
+
+def layers_above(config: AcousticConfig) -> RecurrentEncoder:
+    """Bidirectional layers that read two neighbouring frames of Whisper's encoder as one."""
+    return RecurrentEncoder(2 * config.size, config.above_size, config.cell, config.above, config.dropout)
 
 
 def build_acoustic(config: AcousticConfig) -> AcousticNetwork:

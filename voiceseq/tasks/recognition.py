@@ -29,7 +29,7 @@ from voiceseq.text.vocabulary import Level, Vocabulary
 LETTERS = " 'abcdefghijklmnopqrstuvwxyz"
 LEVELS = ("character", "subword")
 SPECIALS = ("blank", "eos")
-HEADS = ("output.", "decoder.")  # what stands above an encoder
+HEADS = ("above.", "output.", "decoder.")  # what stands above an encoder
 PRUNE = (0, 0, 0, 1)  # longer n-grams that occur once are left out of the bundle's language model
 
 
