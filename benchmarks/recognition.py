@@ -32,6 +32,7 @@ from voiceseq.datasets.manifest import Clip, read_manifest
 from voiceseq.evaluation.speech import Heard, rate_interval
 from voiceseq.inference.recogniser import AcousticRecogniser
 from voiceseq.inference.speech import SAMPLE_RATE, Decoding, Hypothesis
+from voiceseq.inference.transcriber import Transcriber
 from voiceseq.inference.whisper import WhisperRecogniser
 from voiceseq.models.acoustic import AcousticConfig
 from voiceseq.text.normalise import normalise
@@ -93,7 +94,7 @@ def row_of(name: str, decoder: str, heard: Sequence[Heard], seen: set[str], cpu_
     }
 
 
-def live(recogniser: AcousticRecogniser, clips: Sequence[Clip]) -> tuple[list[Heard], dict[str, Any], float]:
+def live(transcriber: Transcriber, clips: Sequence[Clip]) -> tuple[list[Heard], dict[str, Any], float]:
     """The clips fed as they would be spoken, and a second of silence: the finals, how late last words are, how stable.
 
     A last word is late by what passes from where the sound dies away to the first partial that has as many words as
@@ -102,7 +103,7 @@ def live(recogniser: AcousticRecogniser, clips: Sequence[Clip]) -> tuple[list[He
     texts, late, changed, shown = [], [], 0, 0
     started = time.process_time()
     for clip in clips:
-        samples, stream = read(clip), recogniser.stream()
+        samples, stream = read(clip), transcriber.stream()
         samples = np.concatenate((samples, np.zeros(SAMPLE_RATE, np.float32)))
         said, partial, appeared, count = [], "", None, 0
         for start in range(0, len(samples), CHUNK):
@@ -141,7 +142,8 @@ def evaluate(names: Sequence[str], note: str, section: str) -> int:
     rows, notes = [], [note] if note else []
     for name in names:
         bundle = load_bundle(name)
-        recogniser = voiceseq.load(name).recogniser
+        transcriber = voiceseq.load(name)
+        recogniser = transcriber.recogniser
         outputs = Outputs(recogniser, clips_of("dev"))
         for decoder in sorted(recogniser.decoders):
             heard, cpu_s = outputs.decode(Decoding(decoder))
@@ -152,10 +154,9 @@ def evaluate(names: Sequence[str], note: str, section: str) -> int:
                 rows.append(row_of(bundle.name or name, "beam, no LM", heard, seen, outputs.cpu_s + cpu_s))
         size = sum(math.prod(shape) for shape in bundle.shapes.values())
         notes.append(f"{bundle.name or name}: {size / 1e6:.2f} million weights, {encoder_of(recogniser)}.")
-        if getattr(recogniser.network.encoder, "causal", False):
-            heard, facts, cpu_s = live(recogniser, clips_of("dev"))
-            rows.append(row_of(bundle.name or name, "live", heard, seen, cpu_s))
-            notes.append(f"Live, {bundle.name}: " + "; ".join(f"{key} {value}" for key, value in facts.items()) + ".")
+        heard, facts, cpu_s = live(transcriber, clips_of("dev"))
+        rows.append(row_of(bundle.name or name, "live", heard, seen, cpu_s))
+        notes.append(f"Live, {bundle.name}: " + "; ".join(f"{key} {value}" for key, value in facts.items()) + ".")
     command = f"python benchmarks/recognition.py {shlex.join(names)}"
     command += "" if section == SECTION else f" --section {shlex.quote(section)}"
     write_section(section, command, rows, "\n\n".join(notes))

@@ -9,6 +9,7 @@ from echo import VOCABULARY
 from voiceseq.audio.features import FeatureConfig
 from voiceseq.bundles import save_bundle
 from voiceseq.models.acoustic import AcousticConfig, AcousticNetwork
+from voiceseq.models.whisper_acoustic import build_acoustic
 
 FEATURES = FeatureConfig(mels=10)
 
@@ -21,7 +22,7 @@ def small_config(**more: object) -> AcousticConfig:
 def small_network(seed: int = 1, **more: object) -> AcousticNetwork:
     """Of a network whose weights are large enough that it says something."""
     torch.manual_seed(seed)
-    network = AcousticNetwork(small_config(**more)).eval()
+    network = build_acoustic(small_config(**more)).eval()
     with torch.no_grad():
         network.output.weight.mul_(8.0)
     return network

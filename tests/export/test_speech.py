@@ -124,6 +124,18 @@ def test_the_ear_of_whisper(tail_s: float | None) -> None:
         np.testing.assert_allclose(graph.frames(samples), frames[0].numpy(), atol=1e-4)
 
 
+def test_layers_above_whisper() -> None:
+    settings = {"encoder": "whisper", "size": 8, "heads": 2, "above": 2, "above_size": 5}
+    network = small_network(**settings)
+    graph = opened(network, shortest=320, longest=480_000)
+    for count in (320, 5000, 31_000, 31_160):  # odd and even numbers of frames
+        samples = noise(count)
+        same(graph.log_probs(samples), by_torch(network, samples))
+    with torch.inference_mode():
+        frames = network(torch.from_numpy(samples)[None]).frames[0].numpy()
+    np.testing.assert_allclose(graph.frames(samples), frames, atol=1e-4)
+
+
 @pytest.mark.parametrize("tail_s", [0.3, None])
 def test_every_constant_is_used(tail_s: float | None) -> None:
     """onnxruntime warns of one that is not, at every start of a program that embeds the graph."""

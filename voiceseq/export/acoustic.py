@@ -229,7 +229,10 @@ class WhisperSpeech:
         x = graph.add("Transpose", graph.add("Squeeze", x, graph.constant([0])), perm=[1, 0])
         count = graph.add("Shape", x, start=0, end=1)
         places = _rows(graph, graph.constant(array(network.positions)), graph.constant([0]), count)
-        _outputs(graph, stack(graph, graph.add("Add", x, places), network.encoder), output)
+        x = stack(graph, graph.add("Add", x, places), network.encoder)
+        if (above := getattr(network, "above", None)) is not None:
+            x = whole_encoder(graph, pairs(graph, x, network.hearing.size), above)
+        _outputs(graph, x, output)
 
     def _mels(self, samples: str, network: WhisperHearing) -> str:
         """Silence after the recording, then ``models.whisper.LogMel``."""

@@ -1,8 +1,8 @@
 """Whisper's encoder as the ear of an acoustic model: our CTC above it, and a small decoder where one is asked for.
 
 ``AcousticConfig(encoder="whisper", size=384, heads=6, layers=4)`` is the encoder of ``tiny.en``. The names of its
-tensors are those of ``WhisperNetwork``, so a run may ``start_from`` a bundle or a run of that kind. Bidirectional layers
-may stand ``above`` it, one frame for two of its own: what the encoder leaves undone for CTC they do.
+tensors are those of ``WhisperNetwork``, so a run may ``start_from`` a bundle or a run of that kind. Where ``above``
+says so, bidirectional layers stand above it, one frame for two of its own: they do what it leaves undone for CTC.
 """
 
 from torch import Tensor, nn
