@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -306,7 +307,7 @@ def main() -> int:
         print(f"no peers in {PYTHON.parent}: python benchmarks/wakeword.py --install", file=sys.stderr)
     measured = measure(args)
     if args.fresh and args.model:
-        command = "python benchmarks/wakeword.py --fresh " + " ".join(f"--model {model}" for model in args.model)
+        command = shlex.join(["python", "benchmarks/wakeword.py", *sys.argv[1:]])
         write_section("Wake words beside other engines", command, measured["rows"], measured["notes"])
     print(json.dumps(measured) if args.json else f"{table(measured['rows'])}\n\n{measured['notes']}")
     return 0
