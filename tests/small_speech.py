@@ -9,7 +9,7 @@ from echo import VOCABULARY
 from voiceseq.audio.features import FeatureConfig
 from voiceseq.bundles import save_bundle
 from voiceseq.models.acoustic import AcousticConfig, AcousticNetwork
-from voiceseq.models.whisper_acoustic import build_acoustic
+from voiceseq.models.whisper_stream import build_acoustic
 
 FEATURES = FeatureConfig(mels=10)
 

@@ -20,7 +20,7 @@ from voiceseq.models.acoustic import (
 )
 from voiceseq.models.encoders import PyramidEncoder, pairs
 from voiceseq.models.whisper import WhisperConfig, WhisperNetwork
-from voiceseq.models.whisper_acoustic import build_acoustic
+from voiceseq.models.whisper_stream import build_acoustic
 
 FEATURES = FeatureConfig(window=80, hop=40, fft=128, mels=8, sample_rate=4000)
 TINY = AcousticConfig(
@@ -39,6 +39,7 @@ TINY = AcousticConfig(
     dropout=0.1,
 )
 
+LATE = {"chunk": 8, "left_chunks": 3, "above": 2, "above_size": 5, "delay": 3}  # of Whisper on a stream
 STREAMS = [("causal", 0), ("causal", 3), ("chunked", 0)]
 
 
@@ -55,7 +56,12 @@ def sound(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize(
     ("encoder", "more"),
-    [*((encoder, {}) for encoder in ENCODERS), ("causal", {"delay": 3}), ("whisper", {"above": 2, "above_size": 5})],
+    [
+        *((encoder, {}) for encoder in ENCODERS),
+        ("causal", {"delay": 3}),
+        ("whisper", {"above": 2, "above_size": 5}),
+        ("whisper-chunked", LATE),
+    ],
 )
 def test_alone_and_padded_are_the_same_and_lengths_are_announced(encoder: str, more: dict[str, int]) -> None:
     model, (samples, lengths) = network(encoder, **more), sound(2900, 1500, 81)
@@ -174,7 +180,44 @@ def test_layers_above_whisper_have_a_frame_for_two_of_its_own(samples: int) -> N
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in above.above.parameters())
 
 
+@pytest.mark.parametrize("more", [{"chunk": 7}, {**LATE, "above": 0, "delay": 0}, LATE])
+@settings(max_examples=8, deadline=None)
+@given(cuts=st.lists(st.integers(0, 30_000), max_size=6))
+def test_whisper_on_a_stream_gives_what_the_whole_gives(more: dict[str, int], cuts: list[int]) -> None:
+    model, (samples, _) = network("whisper-chunked", **more), sound(30_000, 30_000)
+    state, found = None, []
+    for start, end in pairwise([0, *sorted(cuts), 30_000]):
+        logits, state = model.advance(samples[:, start:end], state)
+        found.append(logits)
+    assert torch.allclose(torch.cat([*found, model.flush(state)], 1), model(samples).logits, atol=1e-9)
+
+
+def test_whisper_on_a_stream_looks_no_further_than_its_chunk_and_its_delay() -> None:
+    model, (samples, _) = network("whisper-chunked", **LATE), sound(30_000)
+    changed = samples.clone()
+    changed[:, 20_000:] = 0.3  # 1.25 s: frames of 40 ms in chunks of 160 ms, answered 120 ms late
+    before, after = model(samples).logits, model(changed).logits
+    sure = 7 * LATE["chunk"] // 2 - LATE["delay"]  # the convolutions look into chunk 8, which begins at 1.28 s
+    assert torch.allclose(before[:, :sure], after[:, :sure], atol=1e-9)
+    assert not torch.allclose(before[:, sure + 1 + LATE["delay"]], after[:, sure + 1 + LATE["delay"]])
+    ready, _ = model.advance(samples[:, : 8 * 2560 + 1000])
+    assert ready.shape[1] == 8 * LATE["chunk"] // 2 - LATE["delay"]
+
+
+def test_a_stream_outlives_the_table_of_positions() -> None:
+    model, state = network("whisper-chunked", **LATE), None
+    for _ in range(32):
+        logits, state = model.advance(sound(16_000)[0], state)
+    assert logits.isfinite().all()
+    assert state[5] > len(model.positions)
+    assert model.flush(state).isfinite().all()
+
+
 def test_settings_that_cannot_be_are_all_named() -> None:
+    with pytest.raises(ConfigError, match="chunk is 7 under layers that read frames in pairs"):
+        AcousticConfig(symbols=5, encoder="whisper-chunked", chunk=7, above=1)
+    with pytest.raises(ConfigError, match="delay is 1 with the encoder 'whisper-chunked'"):
+        AcousticConfig(symbols=5, encoder="whisper-chunked", delay=1)
     with pytest.raises(ConfigError, match="above is 1 with the encoder 'bilstm'"):
         AcousticConfig(symbols=5, above=1)
     with pytest.raises(ConfigError, match=r"stride is 0.*layers is 101.*encoder is 'lstm'.*bilstm, pyramid.*dropout"):

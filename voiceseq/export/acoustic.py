@@ -29,6 +29,7 @@ from voiceseq.inference.lean import Convolution, LogMel, Weights
 from voiceseq.models.acoustic import LEVEL, PRIOR, SPREAD, AcousticNetwork
 from voiceseq.models.encoders import AttentionEncoder, ChunkedEncoder, PyramidEncoder, RecurrentEncoder
 from voiceseq.models.whisper import DYNAMIC_RANGE, HOP, MEL_FLOOR, SAMPLE_RATE, STRIDE, WhisperHearing
+from voiceseq.models.whisper_stream import WhisperStream
 
 F = np.float32
 LOG_PROBS = "log_probs"
@@ -262,6 +263,8 @@ class WhisperSpeech:
 def speech_graph(network: Any, quantize: bool) -> Any:
     """The graph of an acoustic network, or of Whisper's; it has ``graph`` and ``start``. Raises BundleError."""
     if isinstance(network, WhisperHearing):
+        if isinstance(network, WhisperStream):
+            raise BundleError("no graph is made of Whisper's encoder on a stream; export one of whole utterances")
         output = getattr(network, "ctc", None) if hasattr(network, "embedding") else network.output
         return WhisperSpeech(network, output, quantize)
     kind = StreamingSpeech if network.encoder.causal else WholeSpeech

@@ -38,7 +38,7 @@ from voiceseq.inference.speech import SAMPLE_RATE, Decoding, Hypothesis, Samples
 from voiceseq.inference.spelling import Spelling
 from voiceseq.models.acoustic import LM_FILE, AcousticConfig, AcousticNetwork, AcousticOutput
 from voiceseq.models.decoders import SpeechDecoder
-from voiceseq.models.whisper_acoustic import build_acoustic
+from voiceseq.models.whisper_stream import build_acoustic
 from voiceseq.text.ngram import NgramModel
 from voiceseq.text.normalise import normalise
 from voiceseq.text.vocabulary import Vocabulary

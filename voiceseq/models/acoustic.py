@@ -27,7 +27,7 @@ from voiceseq.models.encoders import (
     RecurrentEncoder,
 )
 
-ENCODERS = ("bilstm", "pyramid", "transformer", "conformer", "causal", "chunked", "whisper")
+ENCODERS = ("bilstm", "pyramid", "transformer", "conformer", "causal", "chunked", "whisper", "whisper-chunked")
 DECODERS = ("none", "recurrent", "transformer")
 # log-mel frames of speech lie around LEVEL; a running mean believes in it as long as PRIOR frames do not say otherwise
 LEVEL, SPREAD, PRIOR = -6.0, 3.0, 100.0
@@ -42,7 +42,8 @@ class AcousticConfig:
     ``stride`` frames of the spectrogram make one; ``cell`` is that of recurrent encoders and decoders; ``heads`` and
     ``feed_forward`` (times the size) are for attention; ``conformer_kernel``, ``chunk`` and ``left_chunks`` (in
     frames and chunks) for conformers; a causal encoder answers ``delay`` frames late; ``above`` Whisper's encoder stand
-    that many bidirectional layers of ``above_size``. Raises ConfigError with all that is wrong.
+    that many recurrent layers of ``above_size``, both ways unless it is chunked. Raises ConfigError with all that is
+    wrong.
     """
 
     symbols: int = 0
@@ -80,10 +81,13 @@ class AcousticConfig:
         for name, valid in (("encoder", ENCODERS), ("decoder", DECODERS)):
             if getattr(self, name) not in valid:
                 wrong.append(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(valid)}")
-        if self.delay < 0 or (self.delay and self.encoder != "causal"):
+        late = self.encoder == "causal" or (self.encoder == "whisper-chunked" and self.above > 0)
+        if self.delay < 0 or (self.delay and not late):
             wrong.append(f"delay is {self.delay} with the encoder {self.encoder!r}; 0, or more for causal, was wanted")
-        if not 0 <= self.above <= MAX_LAYERS or (self.above and self.encoder != "whisper"):
+        if not 0 <= self.above <= MAX_LAYERS or (self.above and not self.encoder.startswith("whisper")):
             wrong.append(f"above is {self.above} with the encoder {self.encoder!r}; 0, or more for whisper, was wanted")
+        if self.encoder == "whisper-chunked" and self.above and self.chunk % 2:
+            wrong.append(f"chunk is {self.chunk} under layers that read frames in pairs; an even one was wanted")
         if not 0 <= self.dropout < 1:
             wrong.append(f"dropout is {self.dropout}; 0 <= dropout < 1 was wanted")
         return wrong
@@ -109,8 +113,8 @@ class AcousticNetwork(nn.Module):
         super().__init__()
         if config.symbols < 3:
             raise ConfigError(f"an acoustic model of {config.symbols} symbols: blank, end and one more were wanted")
-        if config.encoder == "whisper":
-            raise ConfigError("models.whisper_acoustic builds the encoder 'whisper'")
+        if config.encoder.startswith("whisper"):
+            raise ConfigError(f"models.whisper_stream builds the encoder {config.encoder!r}")
         self.config = config
         self.features = Features(config.features)
         self.first = CausalConvolution(config.features.mels, config.channels, config.kernel)

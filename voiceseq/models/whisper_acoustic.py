@@ -2,7 +2,7 @@
 
 ``AcousticConfig(encoder="whisper", size=384, heads=6, layers=4)`` is the encoder of ``tiny.en``. The names of its
 tensors are those of ``WhisperNetwork``, so a run may ``start_from`` a bundle or a run of that kind. Where ``above``
-says so, bidirectional layers stand above it, one frame for two of its own: they do what it leaves undone for CTC.
+says so, recurrent layers stand above it, one frame for two of its own: they do what it leaves undone for CTC.
 """
 
 from torch import Tensor, nn
@@ -70,10 +70,6 @@ class WhisperAcoustic(WhisperHearing, AcousticNetwork):  # type: ignore[misc]  #
 
 
 def layers_above(config: AcousticConfig) -> RecurrentEncoder:
-    """Bidirectional layers that read two neighbouring frames of Whisper's encoder as one."""
-    return RecurrentEncoder(2 * config.size, config.above_size, config.cell, config.above, config.dropout)
-
-
-def build_acoustic(config: AcousticConfig) -> AcousticNetwork:
-    """The network that a config asks for."""
-    return WhisperAcoustic(config) if config.encoder == "whisper" else AcousticNetwork(config)
+    """Layers that read two neighbouring frames of Whisper's encoder as one; both ways, on a stream forwards alone."""
+    shape = 2 * config.size, config.above_size, config.cell, config.above, config.dropout
+    return RecurrentEncoder(*shape, causal=config.encoder == "whisper-chunked", delay=config.delay)

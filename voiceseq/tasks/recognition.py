@@ -18,7 +18,7 @@ from voiceseq.datasets.manifest import Clip, read_manifest
 from voiceseq.datasets.speech import SpeechBatch, SpeechBatches, Spoken
 from voiceseq.errors import ConfigError, InputError
 from voiceseq.models.acoustic import LM_FILE, AcousticConfig, AcousticOutput
-from voiceseq.models.whisper_acoustic import build_acoustic
+from voiceseq.models.whisper_stream import build_acoustic
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
 from voiceseq.tasks.speech import SAMPLE_RATE, SpeechData, learn_faster, quiet_clips, warp
 from voiceseq.text.kneser_ney import train_ngram
