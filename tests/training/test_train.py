@@ -55,7 +55,7 @@ def test_every_experiment_runs_through(
     speech = [*calls, f"data.dictionaries=[{talk / 'words.dict'}]"]
     words = [f"data.dictionary={talk / 'words.dict'}", "data.common=null", "data.held_out=0.2", "data.batch=4"]
     own = {"dates": [], "backbone": speech, **dict.fromkeys(WAKE_WORDS, chimes), "pronounce": words}.get(name, text)
-    own = [*calls, "data.silences=[]"] if name.startswith("harper-valley") else own
+    own = [*calls, "data.silences=[]"] if name.startswith(("harper-valley", "english-scratch")) else own
     if name in SENTENCES:
         files = [f"data.{part}={sentences / SENTENCES[name]}" for part in ("train", "validation")]
         own = [*files, "data.vectors=null", "data.batch=4", "data.minimum_count=1"]
