@@ -191,6 +191,24 @@ def test_late_and_early_answers_are_no_answers(spoken: list[Clip], quiet: list[C
     assert verdicts[1].delay_s is None  # before it began
 
 
+class TiringDetector(ToneDetector):
+    """Hears nothing any more after half a minute of a stream."""
+
+    def scores(self, waveform: np.ndarray, sample_rate: int) -> tuple[np.ndarray, np.ndarray]:
+        times, scores = super().scores(waveform, sample_rate)
+        return times, np.where(times[:, None] < 30, scores, 0).astype(np.float32)
+
+
+def test_words_are_heard_in_the_middle_of_streams(spoken: list[Clip], quiet: list[Clip]) -> None:
+    """One after the other as one stream: a detector that loses its hearing does not get away with it."""
+    positives, negatives = sort_rows(WORDS, spoken, quiet)
+    fresh, tired = (
+        wakeword_report(hear(detector, positives, negatives))["words"]["low"]["own_threshold"]["conditions"]["clean"]
+        for detector in (ToneDetector(), TiringDetector())
+    )
+    assert (fresh["missed"], tired["missed"]) == (0, 2)  # "low" comes after twelve times "high"
+
+
 def test_offending_seconds_can_be_played(hearing, tmp_path: Path) -> None:
     one = WordHearing.of(hearing, "high")
     alarms = false_alarms(one, 0.5)

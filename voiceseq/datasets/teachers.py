@@ -70,8 +70,11 @@ class Lessons:
         return clip in self._places
 
     def __getitem__(self, clip: str) -> tuple[Frames, Frames]:
-        """``times (n,)`` in seconds of the clip at which each frame's window ends, and ``frames (n, 96)``."""
-        start, count = self._places[clip]
+        """``times (n,)`` in seconds of the clip at which each frame's window ends, and ``frames (n, 96)``.
+
+        None at all of a clip that it never heard: noise, in which nothing is said, has no lessons.
+        """
+        start, count = self._places.get(clip, (0, 0))
         times = WINDOW_S - LEAD_S + HOP_S * np.arange(count, dtype=np.float32)
         return times, self._frames[start : start + count].astype(np.float32)
 

@@ -18,7 +18,7 @@ from voiceseq.audio.files import write_audio
 from voiceseq.datasets.corpora.wakewords import person
 from voiceseq.datasets.manifest import Clip
 from voiceseq.errors import InputError
-from voiceseq.evaluation.conditions import BEFORE_S, RATE, Hardener, Samples
+from voiceseq.evaluation.conditions import BEFORE_S, RATE, Hardener, Samples, Sound
 from voiceseq.evaluation.operating import (
     Alarms,
     Trace,
@@ -29,7 +29,7 @@ from voiceseq.evaluation.operating import (
     operating_points,
     trace,
 )
-from voiceseq.evaluation.streams import WORDS, Stream, streams
+from voiceseq.evaluation.streams import STREAM_S, WORDS, Stream, streams
 from voiceseq.inference.events import Decision
 
 Scores = NDArray[np.floating[Any]]
@@ -98,7 +98,9 @@ def hear(
     hardener: Hardener | None = None,
     progress: Progress = lambda what, seconds: None,
 ) -> Hearing:
-    """Run a detector over every positive in every condition, and over the negatives joined to streams by kind.
+    """Run a detector over the positives of every condition and over the negatives by kind, all joined to streams.
+
+    Words are said in the middle of streams of minutes, where a detector that loses its hearing is found out.
 
     Raises InputError where there are no positives, ConfigError for a condition that cannot be made.
     """
@@ -108,11 +110,14 @@ def hear(
     hardener.check(conditions)
     heard: dict[str, list[Utterance]] = {condition: [] for condition in conditions}
     for condition in conditions:
-        for word, clip in positives:
-            sound = hardener(condition, clip)
-            times, scores = detector.scores(sound.samples, RATE)
-            heard[condition].append(Utterance(clip, word, sound.start / RATE, sound.end_s, times, scores))
-            progress(condition, len(sound.samples) / RATE)
+        sounds: list[tuple[str, Clip, Sound]] = []
+        for number, (word, clip) in enumerate(positives, 1):
+            sounds.append((word, clip, hardener(condition, clip)))
+            seconds = sum(len(sound.samples) for _, _, sound in sounds) / RATE
+            if seconds >= STREAM_S or number == len(positives):
+                heard[condition] += _utterances(detector, sounds)
+                progress(condition, seconds)
+                sounds = []
     quiet = []
     for kind, clips in negatives.items():
         for stream in streams(kind, clips):
@@ -120,6 +125,17 @@ def hear(
             quiet.append(Quiet(stream, *detector.scores(samples, RATE)))
             progress(kind, len(samples) / RATE)
     return Hearing(tuple(detector.words), dict(detector.decisions), detector.frame_s, heard, quiet)
+
+
+def _utterances(detector: Detecting, sounds: Sequence[tuple[str, Clip, Sound]]) -> list[Utterance]:
+    """Sounds heard one after the other as one stream; each has the frames that end in it, in times of its own."""
+    starts = np.cumsum([0, *(len(sound.samples) for _, _, sound in sounds)]) / RATE
+    times, scores = detector.scores(np.concatenate([sound.samples for _, _, sound in sounds]), RATE)
+    cuts = np.searchsorted(times, starts)
+    return [
+        Utterance(clip, word, sound.start / RATE, sound.end_s, times[first:last] - start, scores[first:last])
+        for (word, clip, sound), start, first, last in zip(sounds, starts[:-1], cuts[:-1], cuts[1:], strict=True)
+    ]
 
 
 @dataclass(frozen=True)

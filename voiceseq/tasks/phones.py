@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from voiceseq.datasets.speech import Lesson, SpeechBatch
 from voiceseq.datasets.teachers import SIZE, Lessons, learn_lessons
 from voiceseq.models.backbone import Backbone, BackboneConfig, BackboneOutput
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
+from voiceseq.tasks.histories import Histories
 from voiceseq.tasks.speech import SpeechData, warp
 from voiceseq.text.pronounce import PHONES, Pronunciation, read_dictionary
 from voiceseq.text.vocabulary import Vocabulary
@@ -56,6 +57,8 @@ class PhoneData(SpeechData):
         seed: int = 1,
         overfit: bool = False,
         licences: list[str] | None = None,
+        silences: list[str] | None = None,
+        silence_s: float = 4.0,
     ) -> None:
         self.vocabulary = Vocabulary(("<blank>", *PHONES), "word", ("blank",))
         self.words: dict[str, list[Pronunciation]] = {}
@@ -79,6 +82,8 @@ class PhoneData(SpeechData):
             seed,
             overfit,
             licences,
+            silences,
+            silence_s,
         )
 
     def learn_lessons(self, clips: Sequence[Clip]) -> Lessons | None:
@@ -101,6 +106,8 @@ class PhoneTask(SequenceTask):
     Args:
         teaching: weight of the teacher's loss: how far a linear reading of the bottleneck is from its frames.
         warping: share by which a voice's spectrum is stretched or squeezed at most in augmented batches.
+        streams: utterances begin in the middle of a stream (``histories``); validation also tells the phone error after
+            a minute of noise.
     """
 
     monitor = "val/phone error"
@@ -112,6 +119,7 @@ class PhoneTask(SequenceTask):
         data: PhoneData,
         teaching: float = 0.0,
         warping: float = 0.0,
+        streams: bool = False,
     ) -> None:
         super().__init__(optimiser)
         self.network = Backbone(dataclasses.replace(model, symbols=len(data.vocabulary)))
@@ -119,6 +127,8 @@ class PhoneTask(SequenceTask):
         self.masks = SpecAugment(data.masks) if data.masks is not None else None
         self.teaching, self.warping = teaching, warping
         self.reading = nn.Linear(model.bottleneck, SIZE) if teaching else None
+        self.histories = Histories(self.network, self.seed) if streams else None
+        self.after_noise: Tensor | None = None
         self.errors: dict[str, list[int]] = {}
 
     def loss(self, batch: SpeechBatch) -> tuple[Tensor, int, dict[str, float]]:
@@ -131,16 +141,26 @@ class PhoneTask(SequenceTask):
         return loss + self.teaching * distance, len(batch.lengths), {"taught": distance.item(), "ctc": loss.item()}
 
     def _hear(self, batch: SpeechBatch) -> BackboneOutput:
-        if not batch.augmented:
-            return cast(BackboneOutput, self.network(batch.samples, lengths=batch.lengths)[0])
-        frames, state = self.network.features(batch.samples, None, batch.lengths)
+        """What the network makes of a training batch; each row goes on from some history."""
+        if self.histories is None:
+            return self._run(batch, None)[0]
+        self.histories.go_on(self.global_step)
+        output, state = self._run(batch, self.histories.begin(len(batch.lengths), self.global_step))
+        self.histories.keep(state, self.global_step)
+        return output
+
+    def _run(self, batch: SpeechBatch, memory: Any) -> tuple[BackboneOutput, Any]:
+        """``memory``: the recurrent state to begin with. Returns the one at the end, too."""
+        frames, _ = self.network.features(batch.samples, None, batch.lengths)
         lengths = self.network.features.output_lengths(batch.lengths)
-        chance = step_generator(self.seed, self.global_step)
-        if self.warping:
-            frames = warp(frames, 1 + self.warping * (2 * torch.rand(len(frames), generator=chance) - 1))
-        if self.masks is not None:
-            frames = self.masks(frames, lengths, chance)
-        return cast(BackboneOutput, self.network.from_features(frames, (state, None, None, None), lengths)[0])
+        if batch.augmented:
+            chance = step_generator(self.seed, self.global_step)
+            if self.warping:
+                frames = warp(frames, 1 + self.warping * (2 * torch.rand(len(frames), generator=chance) - 1))
+            if self.masks is not None:
+                frames = self.masks(frames, lengths, chance)
+        output, state = self.network.from_features(frames, (None, None, None, memory), lengths)
+        return output, state[-1]
 
     def _distance(self, bottleneck: Tensor, lengths: Tensor, lesson: Lesson) -> Tensor:
         """Mean squared distance of the reading at the frame where each of the teacher's windows ends."""
@@ -156,12 +176,28 @@ class PhoneTask(SequenceTask):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return self.optimiser.build(self)  # the reading learns too
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        if self.histories is not None:
+            checkpoint["histories"] = self.histories.stored()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.histories is not None and "histories" in checkpoint:
+            self.histories.restore(checkpoint["histories"])
+
     def on_validation_epoch_start(self) -> None:
         self.errors = {}
+        self.after_noise = None if self.histories is None else self.histories.after_noise()
 
     def validation_step(self, batch: tuple[str, SpeechBatch], batch_idx: int) -> None:
         name, speech = batch
-        output = self._hear(speech)
+        self._judge(name, speech, None)
+        if self.histories is not None and self.after_noise is not None:
+            memory = self.histories.taken(self.after_noise, len(speech.lengths))
+            self._judge(f"{name} after noise", speech, memory)
+
+    def _judge(self, name: str, speech: SpeechBatch, memory: Any) -> None:
+        output, _ = self._run(speech, memory)
         log_probs = output.logits.float().log_softmax(-1)
         loss = ctc_loss(log_probs, speech.targets, output.lengths, speech.target_lengths).loss
         self.log("val/loss", loss, batch_size=len(speech.lengths))

@@ -15,12 +15,12 @@ from voiceseq.core.distance import edit_distance
 from voiceseq.core.losses import joint_ctc_attention
 from voiceseq.datasets.batching import step_generator
 from voiceseq.datasets.manifest import Clip, read_manifest
-from voiceseq.datasets.speech import SpeechBatch, SpeechBatches, Spoken
+from voiceseq.datasets.speech import SpeechBatch
 from voiceseq.errors import ConfigError, InputError
 from voiceseq.models.acoustic import LM_FILE, AcousticConfig, AcousticOutput
 from voiceseq.models.whisper_stream import build_acoustic
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
-from voiceseq.tasks.speech import SAMPLE_RATE, SpeechData, learn_faster, quiet_clips, warp
+from voiceseq.tasks.speech import SpeechData, learn_faster, warp
 from voiceseq.text.kneser_ney import train_ngram
 from voiceseq.text.ngram import arpa, packed
 from voiceseq.text.normalise import normalise
@@ -91,10 +91,9 @@ class RecognitionData(SpeechData):
             seed,
             overfit,
             licences,
+            silences,
+            silence_s,
         )
-        quiet = [Spoken(clip, ()) for clip in quiet_clips(folder, silences or [], held_out_noise, silence_s)]
-        spoken = [*self.batches.spoken, *quiet]
-        self.batches = SpeechBatches(spoken, SAMPLE_RATE, batch_s, seed, self.batches.hardening)
 
     def learn_spelling(self, clips: Sequence[Clip]) -> None:
         if self.level == "subword":

@@ -35,6 +35,7 @@ class SpeechData(pl.LightningDataModule):
         augment, noises: how batches are made harder and the manifests of noise for it, of which ``held_out_noise`` is
             left to the tests; from step ``hard_from`` on ``hard_share`` of the batches are (see ``Hardening``).
         licences: ``"name: licence"`` of each corpus, for the bundle.
+        silences: manifests of noise and music, in which nothing is said, cut to about ``silence_s`` seconds each.
     """
 
     unfit = "they cannot be spelt, or have more symbols than their time can hold"
@@ -57,6 +58,8 @@ class SpeechData(pl.LightningDataModule):
         seed: int,
         overfit: bool,
         licences: list[str] | None,
+        silences: list[str] | None = None,
+        silence_s: float = 4.0,
     ) -> None:
         super().__init__()
         self.frames_per_s, self.seed, self.workers = frames_per_s, seed, workers
@@ -70,11 +73,11 @@ class SpeechData(pl.LightningDataModule):
         tests = {_group(Path(name)): read_manifest(Path(folder) / name) for name in validation}
         hardening = None
         if augment is not None:
-            sounds = [clip for name in noises or [] for clip in read_manifest(Path(folder) / name)]
-            kept = [clip for clip in sounds if not held_out(clip.id, held_out_noise)]
-            hardening = Hardening(Augmenter(augment, Recordings(kept, keep=True)), hard_share, hard_from)
+            kept = Recordings(noise_clips(folder, noises or [], held_out_noise), keep=True)
+            hardening = Hardening(Augmenter(augment, kept), hard_share, hard_from)
         self.learn_spelling(clips)
         spoken, taught = self._spoken(clips, "the training manifests"), self.learn_lessons(clips)
+        spoken += [Spoken(clip, ()) for clip in quiet_clips(folder, silences or [], held_out_noise, silence_s)]
         self.batches = SpeechBatches(spoken, SAMPLE_RATE, batch_s, seed, hardening, taught)
         self.held_out = {
             name: SpeechBatches(self._spoken(part, name), SAMPLE_RATE, batch_s, seed) for name, part in tests.items()
@@ -125,15 +128,21 @@ def _group(manifest: Path) -> str:
     return manifest.parent.name or manifest.stem
 
 
+def noise_clips(folder: str, manifests: Sequence[str], held_out_noise: float) -> list[Clip]:
+    """Noise and music less what is left to the tests: a share of the clips, and those that say so themselves."""
+    sounds = [clip for name in manifests for clip in read_manifest(Path(folder) / name)]
+    return [c for c in sounds if not held_out(c.id, held_out_noise) and c.extra.get("share", "train") == "train"]
+
+
 def quiet_clips(folder: str, manifests: Sequence[str], held_out_noise: float, seconds: float) -> list[Clip]:
     """Noise and music, in which nothing is said, as clips of about so many seconds; a share is left to the tests."""
-    sounds = [clip for name in manifests for clip in read_manifest(Path(folder) / name)]
     parts = []
-    for clip in sounds:
+    for clip in noise_clips(folder, manifests, held_out_noise):
         count = max(1, round(clip.duration / seconds))
-        step = 0.0 if held_out(clip.id, held_out_noise) else clip.duration / count
-        offsets = [clip.offset + number * step for number in range(count)] if step else []
-        parts += [replace(clip, id=f"{clip.id}-{n}", offset=o, duration=step) for n, o in enumerate(offsets)]
+        step = clip.duration / count
+        parts += [
+            replace(clip, id=f"{clip.id}-{n}", offset=clip.offset + n * step, duration=step) for n in range(count)
+        ]
     return parts
 
 

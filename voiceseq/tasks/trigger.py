@@ -16,6 +16,7 @@ from voiceseq.audio.augment import AugmentConfig, Augmenter
 from voiceseq.audio.specaugment import SpecAugment
 from voiceseq.bundles import load_bundle
 from voiceseq.core.masks import lengths_mask
+from voiceseq.core.recurrent import Recurrent
 from voiceseq.datasets.batching import StepBatches, step_generator, training_loader
 from voiceseq.datasets.corpora.wakewords import Part, part_of, person, plain_phrase, spoken_word, without_phrases
 from voiceseq.datasets.manifest import Clip, held_out
@@ -25,6 +26,7 @@ from voiceseq.errors import ConfigError, InputError
 from voiceseq.models.backbone import Backbone, BackboneConfig
 from voiceseq.models.trigger import TriggerConfig, TriggerNetwork
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
+from voiceseq.tasks.histories import Memories
 from voiceseq.tasks.trigger_loss import FrameBatch, Places, TriggerLoss
 
 VALIDATION = 1_000_003  # added to the seed
@@ -187,6 +189,11 @@ class TriggerTask(SequenceTask):
             self.network.front.requires_grad_(False)
         self.trigger_loss, self.alarms_per_hour, self.seed = loss or TriggerLoss(), alarms_per_hour, data.seed
         self.masks = SpecAugment(data.masks) if data.masks is not None and data.masks.probability else None
+        self.memories: dict[str, Memories] = {}  # of what is recurrent; the rest looks back over a few frames alone
+        for name, part in {"front": getattr(self.network.front, "backbone", None), "head": self.network.head}.items():
+            recurrent = getattr(part, "recurrent", None) or getattr(part, "body", None)
+            if isinstance(recurrent, Recurrent):
+                self.memories[name] = Memories(recurrent, data.seed)
         self._start_counting()
 
     def _open(self, model: TriggerConfig, path: str) -> tuple[TriggerConfig, dict[str, Tensor]]:
@@ -209,21 +216,28 @@ class TriggerTask(SequenceTask):
         return self.trigger_loss(logits, self._places(batch.ends), lengths), len(lengths), {}
 
     def _hear(self, batch: TriggerBatch | FrameBatch) -> tuple[Tensor, Tensor]:
-        """Logits ``(batch, time, words)`` and their lengths."""
+        """Logits ``(batch, time, words)`` and their lengths. In training the clips go on from other sound."""
         frames, lengths = (batch.frames, batch.lengths) if isinstance(batch, FrameBatch) else self._frames(batch)
-        logits, _ = self.network.head(frames, None, lengths)
+        if not self.training or "head" not in self.memories:
+            return self.network.head(frames, None, lengths)[0].float(), lengths
+        begin = self.memories["head"].begin(len(frames), self.global_step)
+        logits, state = self.network.head(frames, (begin, None), lengths)
+        self.memories["head"].keep(state[0], self.global_step)
         return logits.float(), lengths
 
     def _frames(self, batch: TriggerBatch) -> tuple[Tensor, Tensor]:
-        front = self.network.front
+        front, step = self.network.front, self.global_step
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            if not self.training or self.masks is None:
-                frames, _, lengths = front(batch.samples, None, batch.lengths)
-                return frames, lengths
             features, _ = front.features(batch.samples, None, batch.lengths)
             lengths = front.features.output_lengths(batch.lengths)
-            features = self.masks(features, lengths, step_generator(self.seed, self.global_step, 13))
-            frames, _, lengths = front.from_features(features, None, lengths)
+            if self.training and self.masks is not None:
+                features = self.masks(features, lengths, step_generator(self.seed, step, 13))
+            if not self.training or "front" not in self.memories:
+                frames, _, lengths = front.from_features(features, None, lengths)
+                return frames, lengths
+            begin = (None, None, self.memories["front"].begin(len(features), step))
+            frames, state, lengths = front.from_features(features, begin, lengths)
+            self.memories["front"].keep(state[-1], step)
         return frames, lengths
 
     def _places(self, ends: Sequence[Ends]) -> Places:
@@ -264,6 +278,14 @@ class TriggerTask(SequenceTask):
         allowed = int(self.alarms_per_hour * self.heard_s / 3600)
         missed = [misses_at(hits, alarms, allowed) for hits, alarms in zip(self.hits, self.alarms, strict=True) if hits]
         self.log(self.monitor, 100 * sum(missed) / len(missed) if missed else 100.0, prog_bar=True)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["memories"] = {name: memories.stored() for name, memories in self.memories.items()}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        for name, stored in checkpoint.get("memories", {}).items():
+            self.memories[name].restore(stored)
 
     def parts(self) -> BundleParts:
         decoding = dict.fromkeys(self.network.words, DECISION)

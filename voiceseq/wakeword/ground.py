@@ -11,6 +11,7 @@ from voiceseq.datasets.frame_codec import dequantise, quantise
 from voiceseq.datasets.manifest import held_out
 from voiceseq.datasets.synthesis import TriggerClip, gather_clips
 from voiceseq.models.backbone import Backbone, BackboneConfig
+from voiceseq.tasks.histories import Histories
 from voiceseq.text.normalise import normalise
 from voiceseq.text.pronounce import Pronunciation
 from voiceseq.text.vocabulary import Vocabulary
@@ -26,6 +27,8 @@ class Ground:
         self.bundle = load_bundle(backbone)
         self.network = self.bundle.network(Backbone, BackboneConfig).eval()
         self.bank = Bank.load(bank, weights_sha256(self.bundle))
+        self.histories = Histories(self.network, seed=1)
+        self._heard = 0
 
     def streams(self, phrases: Sequence[str]) -> tuple[list[Stream], list[Stream]]:
         """For training and for thresholds, without what says one of the phrases."""
@@ -43,7 +46,10 @@ class Ground:
         return tuple(tuple(phones.index(phone) for phone in way) for way in ways)
 
     def hear(self, clips: Iterable[TriggerClip], rows: int = 32) -> list[Example]:
-        """The backbone's frames of clips, in their order; half precision, since there are hours of them."""
+        """The backbone's frames of clips, in their order; half precision, since there are hours of them.
+
+        The clips are heard in the middle of streams, as the bank's frames were and as words are said.
+        """
         examples: list[Example] = []
         waiting: list[TriggerClip] = []
         for clip in clips:
@@ -56,7 +62,11 @@ class Ground:
     def _hear(self, clips: Sequence[TriggerClip]) -> list[Example]:
         batch = gather_clips(clips)
         with torch.inference_mode():
-            output, _ = self.network(batch.samples, lengths=batch.lengths)
+            self.histories.go_on(self._heard)
+            memory = self.histories.begin(len(clips), self._heard)
+            output, state = self.network(batch.samples, (None, None, None, memory), batch.lengths)
+            self.histories.keep(state[-1], self._heard)
+        self._heard += 1
         rows = zip(output.bottleneck.numpy(), output.lengths.tolist(), batch.ends, strict=True)
         return [Example(self._as_in_the_bank(frames[:length]), ends) for frames, length, ends in rows]
 
