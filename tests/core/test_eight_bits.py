@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 from voiceseq.core import eight_bits
-from voiceseq.core.eight_bits import EightBitLinear, round_rows, to_eight_bits
+from voiceseq.core.eight_bits import MANY, EightBitLinear, counts_fast, round_rows, to_eight_bits
 from voiceseq.core.transformer import TransformerConfig, TransformerDecoder
 from voiceseq.errors import InputError
 
@@ -52,6 +52,29 @@ def test_without_the_kernel_it_gives_the_same(monkeypatch: pytest.MonkeyPatch) -
     fast = layer(frames)
     monkeypatch.delattr(eight_bits.torch, "_weight_int8pack_mm")
     assert torch.allclose(layer(frames), fast, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.skipif(not counts_fast(), reason="this processor does not multiply whole numbers")
+def test_many_rows_are_counted_exactly() -> None:
+    torch.manual_seed(6)
+    layer = EightBitLinear(torch.randn(40, 32), torch.randn(40))
+    frames = torch.randn(3 * MANY, 32)
+    frames[4] *= 1000
+    together = layer(frames)
+    steps, sizes = round_rows(frames)
+    exact = (steps.long() @ layer.whole.long().T).double() * sizes[:, None] * layer.scale + layer.bias
+    assert torch.allclose(together.double(), exact, rtol=1e-5, atol=1e-5)
+    assert torch.equal(together[: 2 * MANY], layer(frames[: 2 * MANY]))  # to the bit: others change nothing
+
+
+def test_where_nothing_counts_fast_many_rows_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(7)
+    layer, frames = EightBitLinear(torch.randn(24, 32)), torch.randn(3 * MANY, 32)
+    fast = layer(frames)
+    monkeypatch.setattr(eight_bits, "counts_fast", lambda: False)
+    slow = layer(frames)
+    assert (slow - fast).abs().max() < 0.02 * fast.abs().max()
+    assert torch.allclose(slow[:3], layer(frames[:3]), rtol=1e-2, atol=1e-2)
 
 
 def test_a_whole_decoder_changes_little() -> None:

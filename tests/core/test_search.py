@@ -193,6 +193,10 @@ def test_batch_equals_alone(beam):
         assert [h.tokens for h in alone] == [h.tokens for h in together[b]]
         assert [h.score for h in alone] == pytest.approx([h.score for h in together[b]], abs=1e-4)
         assert [h.finished for h in alone] == [h.finished for h in together[b]]
+        for h in alone:  # what each token adds, and the end, make the whole
+            scored = score_sequence([(one, 1.0)], [h.tokens], 1, None)[0].log_probs[0] if h.tokens else 0.0
+            assert len(h.each) == len(h.tokens)
+            assert sum(h.each) == pytest.approx(scored, abs=1e-4)
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ import torch
 from voiceseq.bundles import load_bundle, save_bundle
 from voiceseq.core.search import Hypothesis as Found
 from voiceseq.errors import BundleError, ConfigError, InputError
+from voiceseq.inference import whisper
 from voiceseq.inference.speech import Decoding, Samples
 from voiceseq.inference.whisper import WhisperRecogniser, WhisperSettings, banned, listened, repetitive, word_groups
 from voiceseq.models.whisper import WhisperConfig, WhisperNetwork
@@ -142,6 +143,17 @@ def test_texts_that_nobody_said_are_dropped() -> None:
     assert repetitive("again and again " * 9)
     assert not repetitive("a sentence as people say it, in which words like the and a come back now and then")
     assert not repetitive("no no no")
+
+
+def test_what_is_brought_forward_is_judged_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A language model may like what the decoder made up: "oh" of a noise once came so."""
+    ours, sounds = recogniser(), noise(1.2)
+    second = ours.recognise(sounds, Decoding(decoder="beam", beam=4, nbest=2))[0][1].text
+    monkeypatch.setattr(whisper, "text_log_prob", lambda lm, text: 100.0 * (text == second) * len(text.split()))
+    monkeypatch.setattr(ours, "lm", object())
+    assert ours.recognise(sounds, Decoding(decoder="beam", beam=4))[0][0].text == second
+    monkeypatch.setattr(ours, "_believable", lambda found, quiet: ours._text(found) != second)
+    assert ours.recognise(sounds, Decoding(decoder="beam", beam=4))[0][0].text == ""
 
 
 def test_a_hesitation_by_itself_is_a_noise_unless_it_was_heard_well() -> None:

@@ -7,7 +7,7 @@ can follow. Everything is a tensor operation over utterances and beams; an utter
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ class Hypothesis:
     score: float  # weighted and length-normalised
     log_probs: tuple[float, ...]  # the sum of each scorer, unweighted
     finished: bool  # False where max_length ended it
+    each: tuple[float, ...] = field(default=(), compare=False)  # of each token, by the first scorer; from beam_search
 
 
 class Weighted:
@@ -81,6 +82,7 @@ class _Beams(NamedTuple):
     score: Tensor  # (batch, width) double; -inf is an empty place
     parts: Tensor  # (batch, width, scorers) double
     tokens: Tensor  # (batch, width, room for the longest)
+    each: Tensor  # as many: the first scorer's log-probability of each token
     length: Tensor  # (batch, width), end included
 
 
@@ -89,6 +91,7 @@ def _beams(batch: int, width: int, scorers: int, room: int, score: float, device
         torch.full((batch, width), score, dtype=torch.double, device=device),
         torch.zeros(batch, width, scorers, dtype=torch.double, device=device),
         torch.zeros(batch, width, room, dtype=torch.long, device=device),
+        torch.zeros(batch, width, room, device=device),
         torch.zeros(batch, width, dtype=torch.long, device=device),
     )
 
@@ -148,7 +151,7 @@ def beam_search(
             break
         rows = torch.arange(len(active), device=active.device)[:, None] * scores.shape[1] + source
         states = model.select(states, rows[going].flatten())
-        active, live, tokens = active[going], _Beams(*(field[going] for field in live)), tokens[going]
+        active, live, tokens = active[going], _Beams(*(one[going] for one in live)), tokens[going]
     return _hypotheses(kept, limit)
 
 
@@ -226,9 +229,9 @@ def _extend(live: _Beams, source: Tensor, tokens: Tensor, parts: list[Tensor], s
     """Each chosen ``tokens (batch, new width)`` continues the hypothesis ``source (batch, new width)``."""
     row = torch.arange(len(source), device=source.device)[:, None]
     chosen = torch.stack([part.view(*live.score.shape, -1)[row, source, tokens] for part in parts], -1)
-    history = live.tokens[row, source]
-    history[..., step] = tokens
-    return _Beams(live.score, live.parts[row, source] + chosen, history, torch.full_like(tokens, step + 1))
+    history, each = live.tokens[row, source], live.each[row, source]
+    history[..., step], each[..., step] = tokens, chosen[..., 0]
+    return _Beams(live.score, live.parts[row, source] + chosen, history, each, torch.full_like(tokens, step + 1))
 
 
 def _keep(kept: _Beams, active: Tensor, ended: _Beams) -> None:
@@ -250,11 +253,17 @@ def _bound(score: Tensor, gain: float, length: int, ahead: Tensor, alpha: float)
 
 
 def _hypotheses(kept: _Beams, limit: Tensor) -> list[list[Hypothesis]]:
-    score, parts, tokens, length = (field.tolist() for field in kept)
+    score, parts, tokens, each, length = (one.tolist() for one in kept)
     nothing = Hypothesis((), -math.inf, (-math.inf,) * kept.parts.shape[2], False)
     return [
         [
-            Hypothesis(tuple(tokens[b][k][: length[b][k] - 1]), score[b][k], tuple(parts[b][k]), length[b][k] <= most)
+            Hypothesis(
+                tuple(tokens[b][k][: length[b][k] - 1]),
+                score[b][k],
+                tuple(parts[b][k]),
+                length[b][k] <= most,
+                tuple(each[b][k][: length[b][k] - 1]),
+            )
             for k in range(len(score[b]))
             if score[b][k] > -math.inf
         ]

@@ -207,7 +207,7 @@ class WhisperRecogniser:
         weight = self.settings.lm_weight if decoding.lm_weight is None else decoding.lm_weight
 
         def read(heard: Heard) -> list[list[Found]]:
-            answers = []
+            answers, silent = [], self._silent(heard)
             for row, found in enumerate(self.search(heard, decoding, beam, beam)):
                 scores = [one.score for one in found]
                 if ctc_weight:
@@ -217,7 +217,8 @@ class WhisperRecogniser:
                     texts = [self._text(one) for one in found]
                     said = [text_log_prob(lm, text) / max(1, len(text.split())) for text in texts]
                     scores = [score + weight * one for score, one in zip(scores, said, strict=True)]
-                answers.append(ordered(found, scores, decoding.nbest))
+                # the search believed its own best one: what has come before it is judged again
+                answers.append(self._believed(heard, row, ordered(found, scores, decoding.nbest), silent[row]))
             return answers
 
         return read
@@ -255,16 +256,22 @@ class WhisperRecogniser:
             alpha=1.0 if beam > 1 else 0.0,
         )
         return [
-            some if self._believable(some[0], quiet) else [self._instead(heard, row, some[0])]
-            for row, (some, quiet) in enumerate(zip(found, silent, strict=True))
+            self._believed(heard, row, some, quiet) for row, (some, quiet) in enumerate(zip(found, silent, strict=True))
         ]
 
-    def _silent(self, heard: Heard, log_probs: Tensor) -> list[float]:
-        """How probable it is that nobody speaks: where CTC hears no character, else what the decoder says of it."""
+    def _silent(self, heard: Heard, log_probs: Tensor | None = None) -> list[float]:
+        """How probable it is that nobody speaks: where CTC hears no character, else what the decoder says of it in
+        its first ``log_probs``."""
         if heard.log_probs is not None and self.letters is not None:
             found = ctc_greedy(heard.log_probs, heard.lengths, self.letters.special("blank"))
             return [0.0 if best.tokens else 1.0 for best in found]
+        if log_probs is None:
+            return [0.0] * len(heard.lengths)
         return log_probs[:, self.pieces.specials["no_speech"]].exp().tolist()
+
+    def _believed(self, heard: Heard, row: int, found: list[Found], no_speech: float) -> list[Found]:
+        """Readings, best first, if the best one was said."""
+        return found if self._believable(found[0], no_speech) else [self._instead(heard, row, found[0])]
 
     def _believable(self, found: Found, no_speech: float) -> bool:
         """Whether a text was said, rather than made up over silence, noise or music."""
@@ -347,7 +354,9 @@ class WhisperRecogniser:
         return replace(timed, words=tuple(words))
 
     def _sure(self, heard: Heard, row: int, found: Found) -> list[float]:
-        """The decoder's probability of each piece that it wrote."""
+        """The decoder's probability of each piece that it wrote, or that CTC did."""
+        if found.each:
+            return [math.exp(one) for one in found.each]
         tokens = torch.tensor([[self.start, self.first, *found.tokens]])
         logits = self.network(heard.row(row), heard.lengths[row : row + 1], tokens)[0, 1:-1]
         return logits.log_softmax(-1).gather(1, tokens[0, 2:, None])[:, 0].exp().tolist()
@@ -430,7 +439,7 @@ def listened(weights: Tensor) -> list[tuple[int, int]]:
 
 def ordered(found: Sequence[Found], scores: Sequence[float], nbest: int) -> list[Found]:
     """The hypotheses with their new scores, best first."""
-    new = [Found(one.tokens, score, one.log_probs, one.finished) for one, score in zip(found, scores, strict=True)]
+    new = [replace(one, score=score) for one, score in zip(found, scores, strict=True)]
     return sorted(new, key=lambda one: -one.score)[:nbest]
 
 

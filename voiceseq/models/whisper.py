@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from voiceseq.audio.features import FeatureConfig, Features
 from voiceseq.core.attention import Cache, MultiHeadAttention
-from voiceseq.core.eight_bits import EightBitLinear, to_eight_bits
+from voiceseq.core.eight_bits import EightBitLinear, counts_fast, to_eight_bits
 from voiceseq.core.masks import check_frames, check_lengths, check_tokens, lengths_mask, zero_padding
 from voiceseq.core.positions import LearnedPositions
 from voiceseq.core.transformer import (
@@ -223,9 +223,12 @@ class WhisperNetwork(WhisperHearing):
         return states @ self.embedding.weight.T if self.output is None else self.output(states)
 
     def light(self) -> "WhisperNetwork":
-        """For inference alone: the decoder's matrices in 8 bits (``core.eight_bits``), in place."""
+        """For inference alone: matrices in 8 bits (``core.eight_bits``), in place; the encoder's, which work on many
+        frames at once, where that is faster."""
         self.output = EightBitLinear(self.embedding.weight)
         to_eight_bits(self.decoder)
+        if counts_fast():
+            to_eight_bits(self.encoder)
         return self.requires_grad_(False).eval()
 
     def characters(self, frames: Tensor) -> Tensor:
