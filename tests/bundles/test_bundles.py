@@ -884,3 +884,16 @@ def test_many_savers_of_one_bundle_leave_one_whole_bundle(tmp_path):
 def test_a_network_with_an_embedding_opens_without_the_compiler():
     code = "import sys, voiceseq; voiceseq.load('dates'); sys.exit('torch._dynamo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
+
+
+def test_other_decoding_leaves_every_file_as_it_was(tmp_path: Path) -> None:
+    path = save_bundle(
+        tmp_path / "b", kind="whisper", config={"size": 3}, weights={"a": torch.ones(2, 2)}, decoding={"beam": 5}
+    )
+    before = load_bundle(path)
+    writing.change_decoding(path, {"beam": 7})
+    after = load_bundle(path)
+    assert after.decoding == {"beam": 7}
+    assert after.files == before.files
+    assert (after.config, after.storage, after.kind) == (before.config, before.storage, before.kind)
+    assert verify_bundle(path).ok

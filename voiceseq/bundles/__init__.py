@@ -15,12 +15,13 @@ names it. Torch is imported only when weights are read or written.
 
 from voiceseq.bundles.reading import Bundle, BundleReport, load_bundle, shipped_bundles, verify_bundle
 from voiceseq.bundles.stores import FORMAT_VERSION
-from voiceseq.bundles.writing import export_bundle, save_bundle
+from voiceseq.bundles.writing import change_decoding, export_bundle, save_bundle
 
 __all__ = [
     "FORMAT_VERSION",
     "Bundle",
     "BundleReport",
+    "change_decoding",
     "export_bundle",
     "load_bundle",
     "save_bundle",

@@ -105,6 +105,15 @@ def export_bundle(name_or_path: str | Path, target: str | Path) -> Path:
     return replace(Path(target), {n: partial(bundle.store.open, n) for n in (*bundle.files, MANIFEST, SEAL)})
 
 
+def change_decoding(name_or_path: str | Path, decoding: Any) -> Path:
+    """Give a bundle other settings of its ``decoding``; all its files stay as they are. Raises BundleError."""
+    bundle = load_bundle(name_or_path)
+    settings = ("kind", "name", "config", "front_end", "decoding", "metrics", "training", "licence", "extra", "storage")
+    manifest = {key: getattr(bundle, key) for key in settings} | {"decoding": plain(decoding, "decoding")}
+    parts: dict[str, Opener] = {name: partial(bundle.store.open, name) for name in bundle.files}
+    return replace(bundle.path, parts | contents(manifest, parts))
+
+
 # --- the parts -------------------------------------------------------------------------------------------------------
 
 
