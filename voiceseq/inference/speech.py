@@ -73,7 +73,8 @@ class Recogniser(Protocol):
     def recognise(self, pieces: Sequence[Samples], decoding: Decoding) -> list[list[Hypothesis]]:
         """For each piece its n best hypotheses, best first, with times counted from the piece's start.
 
-        The answers do not depend on which pieces come together. Raises InputError for a decoder it does not have.
+        But for rounding, the answers do not depend on which pieces come together. Raises InputError for a
+        decoder it does not have.
         """
         ...
 
