@@ -22,6 +22,7 @@ RATE = 1.0  # false alarms an hour at which instant words are told of
 BATCH_S = 120
 SETS = {"librispeech": "LibriSpeech", "commonvoice": "Common Voice"}
 SETS |= {"speechocean762": "speechocean762", "harpervalley": "Harper Valley"}
+WHEN = ("", " after noise")
 DATA = (
     ("LibriSpeech dev-clean and test-clean, 78 % of the speakers", "CC BY 4.0"),
     ("Common Voice, English, 78 % of the speakers", "CC0 1.0"),
@@ -46,7 +47,7 @@ def instant(report: dict[str, Any]) -> dict[str, float]:
 
 
 def card(network: Backbone, metrics: dict[str, Any], steps: int) -> str:
-    errors = ", ".join(f"{name} {metrics[f'val/{key}']} %" for key, name in SETS.items())
+    errors, late = (", ".join(f"{n} {metrics[f'val/{key}{more}']} %" for key, n in SETS.items()) for more in WHEN)
     size = sum(parameter.numel() for parameter in network.parameters())
     config = network.config
     lines = [
@@ -56,11 +57,13 @@ def card(network: Backbone, metrics: dict[str, Any], steps: int) -> str:
         f"{config.size} -> a bottleneck of {config.bottleneck} numbers every 30 ms -> 39 phones.",
         f'{size:,} parameters, stored as float16. What wake words stand on: `voiceseq wakeword new "hey luna"`.',
         "",
-        f"Phone error of greedy decoding on development speakers (validation of the run): {errors}.",
+        f"Phone error of greedy decoding on development speakers (validation of the run): {errors};",
+        f"after a minute of steady noise: {late}.",
         "",
         "Made by `voiceseq train experiment=backbone` with a teacher (`data.teacher`, `task.teaching=1`) and averaged",
         f"weights (`ema=0.999`): {steps:,} steps of {BATCH_S} s, {steps * BATCH_S / 3600:.0f} hours heard, most",
-        "of it many times. 22 % of the speakers of each corpus were left to tests (`data.held_out_share`).",
+        "of it many times. 22 % of the speakers of each corpus were left to tests (`data.held_out_share`). Its memory",
+        "is short (`benchmarks/start_backbone.py`), so that hours of noise or talk leave it as it was.",
         "",
         "Licence: Apache-2.0. Learned from:",
         "",

@@ -369,10 +369,11 @@ def test_listening_needs_no_torch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="the backbone's state drifts in steady noise: docs/experiments.md, wake words")
-def test_a_word_is_heard_after_a_minute_of_hiss() -> None:
+@pytest.mark.parametrize("seconds", [60, 300])
+def test_a_word_is_heard_after_minutes_of_hiss(seconds: int) -> None:
+    """A network that learned from empty states alone was deaf after a minute: docs/experiments.md, wake words."""
     clip, rate = soundfile.read(ROOT / "data" / "clips" / "computer.flac", dtype="float32")
     rng = np.random.default_rng(0)
-    hiss = (0.1 * clip.std() * rng.standard_normal(60 * rate + len(clip))).astype(np.float32)
-    hiss[60 * rate :] += clip
+    hiss = (0.1 * clip.std() * rng.standard_normal(seconds * rate + len(clip))).astype(np.float32)
+    hiss[seconds * rate :] += clip
     assert [event.word for event in voiceseq.load("computer").detect(hiss, rate)] == ["computer"]

@@ -109,3 +109,14 @@ def test_silence_is_learned_from_and_noise_before_validation(tmp_path: Path) -> 
     trainer = pl.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
     (metrics,) = trainer.validate(task, data, verbose=False)
     assert {"val/m", "val/m after noise", "val/phone error"} <= metrics.keys()
+
+
+def test_a_network_may_keep_its_memory(tmp_path: Path) -> None:
+    """The update gates' rows have no gradient; the others have."""
+    data = speech(tmp_path)
+    task = PhoneTask(SMALL, OptimiserConfig(), data, keep_memory=True)
+    task.loss(next(data.batches.whole()))[0].backward()
+    for weights in task.network.recurrent.cells.parameters():
+        reset, update, candidate = weights.grad.chunk(3)
+        assert float(update.abs().max()) == 0.0
+        assert min(float(reset.abs().max()), float(candidate.abs().max())) > 0.0

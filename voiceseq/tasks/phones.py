@@ -108,6 +108,7 @@ class PhoneTask(SequenceTask):
         warping: share by which a voice's spectrum is stretched or squeezed at most in augmented batches.
         streams: utterances begin in the middle of a stream (``histories``); validation also tells the phone error after
             a minute of noise.
+        keep_memory: the GRUs' update gates stay as they are, and so does how long the network remembers.
     """
 
     monitor = "val/phone error"
@@ -120,6 +121,7 @@ class PhoneTask(SequenceTask):
         teaching: float = 0.0,
         warping: float = 0.0,
         streams: bool = False,
+        keep_memory: bool = False,
     ) -> None:
         super().__init__(optimiser)
         self.network = Backbone(dataclasses.replace(model, symbols=len(data.vocabulary)))
@@ -128,6 +130,9 @@ class PhoneTask(SequenceTask):
         self.teaching, self.warping = teaching, warping
         self.reading = nn.Linear(model.bottleneck, SIZE) if teaching else None
         self.histories = Histories(self.network, self.seed) if streams else None
+        if keep_memory:
+            for weights in self.network.recurrent.cells.parameters():
+                weights.register_hook(_without_update_gate)
         self.after_noise: Tensor | None = None
         self.errors: dict[str, list[int]] = {}
 
@@ -215,3 +220,9 @@ class PhoneTask(SequenceTask):
     def parts(self) -> BundleParts:
         config = dataclasses.asdict(self.network.config)
         return BundleParts("backbone", config, {"phones": self.vocabulary.to_json()}, training_data=self.sources)
+
+
+def _without_update_gate(gradient: Tensor) -> Tensor:
+    """Of a GRU's weights: reset gate, update gate, candidate."""
+    reset, update, candidate = gradient.chunk(3)
+    return torch.cat((reset, torch.zeros_like(update), candidate))
