@@ -63,7 +63,7 @@ def card(network: Backbone, metrics: dict[str, Any], steps: int) -> str:
         "Made by `voiceseq train experiment=backbone` with a teacher (`data.teacher`, `task.teaching=1`) and averaged",
         f"weights (`ema=0.999`): {steps:,} steps of {BATCH_S} s, {steps * BATCH_S / 3600:.0f} hours heard, most",
         "of it many times. 22 % of the speakers of each corpus were left to tests (`data.held_out_share`). Its memory",
-        "is short (`benchmarks/start_backbone.py`), so that hours of noise or talk leave it as it was.",
+        "is short (`benchmarks/start_backbone.py`), so that what it heard a minute ago matters little.",
         "",
         "Licence: Apache-2.0. Learned from:",
         "",

@@ -68,7 +68,7 @@ def main() -> int:
     data = [*known, *({"name": name, "licence": licence} for name, licence in ALSO)]
     training = {**source.training, "data": data}
     whole, weights = source.path.name, network.state_dict()
-    made = "Made by `python benchmarks/words.py --six --takes 200 --free DIR`."
+    made = "Made by `python benchmarks/words.py --six --free DIR`."
 
     def save(name: str, config: TriggerConfig, tensors: dict[str, torch.Tensor], told: str) -> None:
         missed = {w: report["words"][w]["own_threshold"]["conditions"] for w in config.words}
