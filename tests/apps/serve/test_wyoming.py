@@ -5,6 +5,7 @@ import json
 import os
 import socket
 
+import numpy as np
 import pytest
 from serving import catalogue, serving
 from wyoming.asr import Transcribe, Transcript
@@ -97,7 +98,9 @@ def test_a_gap_in_the_timestamps_is_followed(server, pcm, fired_ms):
 
 def test_without_audio_start_as_satellites_do(server, pcm):
     """A satellite sends chunks alone, and goes on after a detection."""
-    twice = [*chunks(pcm, start=False, stop=False), *chunks(pcm, start=False, stop=False, first_ms=10_000)]
+    pause = (np.zeros(3 * pcm[1], pcm[0].dtype), pcm[1])
+    parts = ((pcm, 0), (pause, 7_000), (pcm, 10_000))
+    twice = [chunk for sound, at in parts for chunk in chunks(sound, start=False, stop=False, first_ms=at)]
     answers = talk(server, Detect(["computer"]), *twice, AudioStop(), Ping())
     assert [name for name, _ in names(answers)] == ["computer", "computer"]
 
