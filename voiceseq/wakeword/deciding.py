@@ -15,6 +15,8 @@ from voiceseq.models.trigger import Head, PhoneHead
 from voiceseq.wakeword.mining import hard_spots, listen
 from voiceseq.wakeword.windows import Example
 
+ROUNDING = 1e-5
+
 
 def decide(
     head: Head | PhoneHead,
@@ -53,7 +55,11 @@ def decide_from(
         traces = [trace(_probability(scores[:, number] - level), decision, frame_s) for scores in heard]
         alarms = Alarms(traces)
         point = operating_points(alarms, hours, [alarms_per_hour])[0]
-        decisions[word] = replace(decision, threshold=min(1.0, max(1e-6, float(point.threshold))))
+        # a hair below the last alarm that is allowed: the shifted network rounds otherwise, and a tie would be chance
+        threshold = float(point.threshold)
+        lower = (1 - ROUNDING) * threshold
+        threshold = lower if alarms.count(lower) == alarms.count(threshold) else threshold
+        decisions[word] = replace(decision, threshold=min(1.0, max(1e-6, threshold)))
         found = alarms.at(decisions[word].threshold)
         where = [kinds[stream] for stream, _ in found]
         report[word] = {
