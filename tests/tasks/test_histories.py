@@ -1,5 +1,6 @@
 """Utterances that begin in the middle of streams: which states they begin with, and that a resumed run has them too."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from voiceseq.audio.files import write_audio
 from voiceseq.core.masks import nest_tensors
 from voiceseq.core.recurrent import Recurrent
 from voiceseq.datasets.manifest import Clip, write_manifest
+from voiceseq.errors import ConfigError
 from voiceseq.models.backbone import Backbone, BackboneConfig
 from voiceseq.tasks.base import OptimiserConfig
 from voiceseq.tasks.histories import AT_ONCE, FRESH, NOISES, PIECE_S, STEPS, Histories, Memories, steady_noise
@@ -120,3 +122,5 @@ def test_a_network_may_keep_its_memory(tmp_path: Path) -> None:
         reset, update, candidate = weights.grad.chunk(3)
         assert float(update.abs().max()) == 0.0
         assert min(float(reset.abs().max()), float(candidate.abs().max())) > 0.0
+    with pytest.raises(ConfigError, match=r"model\.cell is 'lstm'"):
+        PhoneTask(replace(SMALL, cell="lstm"), OptimiserConfig(), data, keep_memory=True)

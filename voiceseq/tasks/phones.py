@@ -15,6 +15,7 @@ from voiceseq.datasets.batching import step_generator
 from voiceseq.datasets.manifest import Clip
 from voiceseq.datasets.speech import Lesson, SpeechBatch
 from voiceseq.datasets.teachers import SIZE, Lessons, learn_lessons
+from voiceseq.errors import ConfigError
 from voiceseq.models.backbone import Backbone, BackboneConfig, BackboneOutput
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
 from voiceseq.tasks.histories import Histories
@@ -130,6 +131,8 @@ class PhoneTask(SequenceTask):
         self.teaching, self.warping = teaching, warping
         self.reading = nn.Linear(model.bottleneck, SIZE) if teaching else None
         self.histories = Histories(self.network, self.seed) if streams else None
+        if keep_memory and model.cell != "gru":
+            raise ConfigError(f"task.keep_memory=true wants a GRU's update gate; model.cell is {model.cell!r}")
         if keep_memory:
             for weights in self.network.recurrent.cells.parameters():
                 weights.register_hook(_without_update_gate)
