@@ -3,7 +3,8 @@
     python benchmarks/spoken_texts.py MANIFEST ... OUT --hours 4
 
 OUT gets the recordings and their manifest, manifest-1.jsonl, a line as each is said: it may be stopped at any time.
-With --part 2/2 beside --part 1/2 two processes share the hours, each with a manifest of its own number.
+With --part 2/2 beside --part 1/2 two processes share the hours, each with a manifest of its own number. With --phrases
+it is not whole texts that are said, but one to four of their words: as short as what wakes a machine.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from voiceseq.errors import VoiceseqError
 
 RATE = 16_000
 ENGINE = "piper"  # the others have a handful of voices each
+WORDS = (0.45, 0.3, 0.15, 0.1)  # share of the phrases with one word, two, three, four
 
 
 def main() -> None:
@@ -27,6 +29,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--hours", type=float, default=4.0)
     parser.add_argument("--part", default="1/1", help="which of how many processes this is")
+    parser.add_argument("--phrases", action="store_true", help="one to four words of the texts, not whole texts")
+    parser.add_argument("--without", nargs="*", default=[], help="words that are kept for tests: no phrase has them")
     args = parser.parse_args()
     part, parts = map(int, args.part.split("/"))
     texts = sorted({clip.text for name in args.manifest for clip in read_manifest(name) if clip.text})
@@ -36,6 +40,8 @@ def main() -> None:
             f"{len(texts)} texts, {len(voices)} voices of {ENGINE}; `voiceseq voices` tells what to install"
         )
     chance = random.Random(1000 + part)
+    if args.phrases:
+        texts = short_phrases(texts, set(args.without), chance)
     args.out.mkdir(parents=True, exist_ok=True)
     seconds, number, started = 0.0, 0, time.monotonic()
     with (args.out / f"manifest-{part}.jsonl").open("w") as manifest:
@@ -43,7 +49,8 @@ def main() -> None:
             number += 1
             text, voice = chance.choice(texts), chance.choice(voices)
             other, seed = chance.choice(voices), chance.randrange(10**6)
-            speed, blend = chance.uniform(0.85, 1.35), chance.uniform(0.2, 0.8)
+            slowest = 0.5 if args.phrases else 0.85  # people say a word slowly, but not whole sentences
+            speed, blend = chance.uniform(slowest, 1.35), chance.uniform(0.2, 0.8)
             manner = Manner(speed=speed, seed=seed)
             if other.path == voice.path and chance.random() < 0.5:
                 manner = Manner(speed=speed, seed=seed, other=other, share=blend)
@@ -61,6 +68,16 @@ def main() -> None:
             seconds += duration
             if number % 100 == 0:
                 print(f"{number} utterances, {seconds / 3600:.2f} h, {time.monotonic() - started:.0f} s", flush=True)
+
+
+def short_phrases(texts: list[str], without: set[str], chance: random.Random, count: int = 20_000) -> list[str]:
+    """Words as often as the texts have them, and as many that come once, however rare they are."""
+    often = [word for text in texts for word in text.split() if word not in without]
+    rare = sorted(set(often))
+    return [
+        " ".join(chance.choice(often if chance.random() < 0.5 else rare) for _ in range(number))
+        for number in chance.choices(range(1, len(WORDS) + 1), WORDS, k=count)
+    ]
 
 
 if __name__ == "__main__":

@@ -66,10 +66,15 @@ def own_material(words: list[str], shared: Path, free: Path | None, args: argpar
     talk = random.Random(1).sample(without_phrases(speech, words), TALK)
     others = [clip for clip in said if spoken_word(clip) not in words]
     noises: Any = ()
+    quiet: list[Clip] = []
     if free is not None:
-        sounds = [c for c in read_manifest(free / "noise/manifest.jsonl") if c.extra.get("share") == "train"]
+        sounds, music = (
+            [c for c in read_manifest(free / kind / "manifest.jsonl") if c.extra.get("share") == "train"]
+            for kind in ("noise", "music")
+        )
         noises = Recordings(random.Random(1).sample(sounds, min(200, len(sounds))), keep=True)
-    return Own(by_word, others=others, noises=noises, talk=talk)
+        quiet = sounds + music
+    return Own(by_word, negatives=quiet, others=others, noises=noises, talk=talk)
 
 
 def tell(name: str, started: float, text: str) -> None:

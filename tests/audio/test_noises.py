@@ -38,4 +38,8 @@ def test_each_kind_sounds_like_its_name():
     assert crackle.max() > 8 * np.median(crackle)  # bursts
     chimes = np.sort(np.abs(np.fft.rfft(made["chimes"])) ** 2)[::-1]
     assert chimes[:800].sum() > 9 * chimes[800:].sum()  # lines, not a carpet
+    band = np.sort(np.abs(np.fft.rfft(KINDS["band"](np.random.default_rng(3), 160_000, 16_000))) ** 2)[::-1]
+    assert band[:8000].sum() > 4 * band[8000:].sum()
+    blips = np.abs(made["blips"])
+    assert blips.max() > 8 * np.median(blips)
     assert made["fan"].std() == pytest.approx(1.0, abs=0.5)

@@ -7,13 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from voiceseq.core.convolution import CausalConvolution, Subsample, strided_lengths
+from voiceseq.core.convolution import CausalConvolution, ResidualConvolutions, Subsample, strided_lengths
 from voiceseq.errors import InputError
 
 SETTINGS = [
     {"kernel": 3},
     {"kernel": 3, "stride": 2},
     {"kernel": 5, "stride": 3, "dilation": 2, "groups": 2},
+    {"kernel": 3, "dilation": 4},
+    {"kernel": 4, "stride": 3, "dilation": 2},
     {"kernel": 1, "stride": 4},
     {"kernel": 2, "stride": 5, "bias": False},
     {"kernel": 1},
@@ -244,3 +246,38 @@ def test_another_dtype():
         with torch.autocast("cpu", torch.bfloat16):
             _, state = network(frames)
             network(frames, state)
+
+
+def residual() -> ResidualConvolutions:
+    return ResidualConvolutions(4, 5, kernel=3, cycle=3, dropout=0.5).double().eval()
+
+
+def test_a_residual_stack_is_its_equation():
+    module, x = residual(), frames(2, 40, 4)
+    y = x
+    for layer, dilation in enumerate((1, 2, 4, 1, 2)):
+        convolution = module.layers[layer].convolution
+        padded = nn.functional.pad(y.transpose(1, 2), (2 * dilation, 0))
+        heard = nn.functional.conv1d(padded, convolution.weight, convolution.bias, dilation=dilation).transpose(1, 2)
+        y = y + module.norms[layer](heard).relu()
+    close(module(x)[0], module.last(y))
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=8))
+@settings(max_examples=20, deadline=None)
+def test_a_residual_stack_is_the_same_in_any_chunks_and_padded(sizes):
+    module, x = residual(), frames(2, sum(sizes), 4)
+    close(in_chunks(module, x, sizes), module(x)[0])
+    lengths = torch.tensor([sum(sizes), max(1, sum(sizes) // 2)])
+    ragged = module(x, lengths=lengths)[0]
+    close(ragged[1:, : lengths[1]], module(x[1:, : lengths[1]])[0])
+    assert (ragged[1, lengths[1] :] == 0).all()
+
+
+def test_a_residual_stack_looks_back_so_far_and_no_further():
+    module, x = residual(), frames(1, 60, 4)
+    assert module.left_context == 2 * (1 + 2 + 4 + 1 + 2)
+    for frame, heard in ((59 - module.left_context, True), (58 - module.left_context, False)):
+        other = x.clone()
+        other[0, frame] += 100.0
+        assert torch.equal(module(other)[0][0, -1], module(x)[0][0, -1]) is not heard

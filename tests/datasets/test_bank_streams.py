@@ -22,6 +22,7 @@ from voiceseq.datasets.bank_streams import (
     Source,
     build_bank,
     by_speaker,
+    further_passes,
     gather,
     hardened,
     long_streams,
@@ -109,6 +110,32 @@ def test_hours_are_shared_out_alike() -> None:
     assert {one.name: round(one.hours, 6) for one in chosen} == {"short": 1, "middle": 3, "long": 3, "din": 2}
     for one in chosen:
         assert len({clip.id for clip in one.clips}) == len(one.clips)
+
+
+def test_noise_and_music_come_again_until_their_hours_are_full() -> None:
+    def source(name: str, kind: str, hours: float) -> Source:
+        return Source(name, kind, "CC0", (Clip(name, Path("x"), 3600 * hours),))
+
+    chosen = [source("talk", "speech", 1), source("din", "noise", 1), source("song", "music", 0.5)]
+    chosen.append(source("hum", "noise", 0.4))
+    again = further_passes(chosen, {"speech": 9.0, "noise": 3.0, "music": 50.0})
+    assert [one.name for one in again] == ["song", "song", "din", "hum"]
+
+
+def test_a_further_pass_sounds_otherwise(tones: Callable[..., Path], tmp_path: Path) -> None:
+    din = gather({"noise": [tones("din", [5.0] * 3, licence="MIT")]}, {})
+    heard: list[np.ndarray] = []
+
+    def listen(samples: np.ndarray) -> np.ndarray:
+        heard.append(samples)
+        return np.zeros((10, 1), np.float32)
+
+    settings = {"frame_s": 0.03, "hours": {"noise": 30 / 3600}, "augment": AugmentConfig()}
+    build_bank(din, listen, "ab" * 32, tmp_path / "bank", **settings)  # type: ignore[arg-type]
+    first, second = heard
+    pitch = [float(np.abs(np.fft.rfft(one)).argmax() * SAMPLE_RATE / len(one)) for one in (first, second)]
+    assert pitch[0] == pytest.approx(440, abs=2)
+    assert abs(pitch[1] - 440) > 4
 
 
 def test_scenes_are_clips_with_gaps_and_never_silent(tones: Callable[..., Path]) -> None:

@@ -22,7 +22,7 @@ from voiceseq.models.backbone import BackboneConfig
 from voiceseq.models.trigger import HeadConfig, TriggerConfig, TriggerNetwork
 
 FEATURES = FeatureConfig(mels=10)
-BACKBONE = BackboneConfig(symbols=7, features=FEATURES, channels=9, size=12, layers=2, bottleneck=8)
+BACKBONE = BackboneConfig(symbols=7, features=FEATURES, channels=9, cell="gru", size=12, layers=2, bottleneck=8)
 # Repeated phones, one phone alone, and words with different numbers of spellings.
 SPELT = (((1, 2, 2, 3), (4,)), ((5, 1, 6, 1, 2),))
 HEAD = HeadConfig(size=8)
@@ -30,6 +30,10 @@ CONFIGS = {
     "backbone": TriggerConfig(("a", "b"), BACKBONE, HEAD),
     "opinion": TriggerConfig(("a", "b"), BACKBONE, HEAD, spellings=SPELT),
     "phones": TriggerConfig(("a", "b"), BACKBONE, HeadConfig(kind="phones"), spellings=SPELT),
+    "convolutions": TriggerConfig(
+        ("a", "b"), dataclasses.replace(BACKBONE, cell="convolution", layers=4, cycle=3), HEAD, spellings=SPELT
+    ),
+    "one convolution": TriggerConfig(("a",), dataclasses.replace(BACKBONE, cell="convolution", layers=1), HEAD),
     "plain": TriggerConfig(("a",), None, dataclasses.replace(HEAD, layers=2), FEATURES, channels=11),
     "stride 1": TriggerConfig(("a",), dataclasses.replace(BACKBONE, stride=1, layers=1), HEAD),
     "stride 2": TriggerConfig(("a",), dataclasses.replace(BACKBONE, stride=2, kernel=4), HEAD),

@@ -19,11 +19,16 @@ from voiceseq.models import backbone
 from voiceseq.models.backbone import BackboneConfig
 from voiceseq.models.trigger import HeadConfig, TriggerConfig, TriggerNetwork
 
-BACKBONE = BackboneConfig(symbols=5, features=FeatureConfig(mels=13), channels=9, size=14, layers=2, bottleneck=7)
+BACKBONE = BackboneConfig(
+    symbols=5, features=FeatureConfig(mels=13), channels=9, cell="gru", size=14, layers=2, bottleneck=7
+)
 TINY = TriggerConfig(words=("one", "two"), backbone=BACKBONE, head=HeadConfig(size=6, layers=2))
 PLAIN = TriggerConfig(words=("one",), backbone=None, head=HeadConfig(size=10), channels=11)
 OTHERS = {
     "tiny": TINY,
+    "convolutions": dataclasses.replace(
+        TINY, backbone=dataclasses.replace(BACKBONE, cell="convolution", layers=3, cycle=2)
+    ),
     "plain": PLAIN,
     "real": TriggerConfig(words=("one",)),
     "slaney": dataclasses.replace(

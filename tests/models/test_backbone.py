@@ -5,14 +5,16 @@ from voiceseq.errors import ConfigError, InputError
 from voiceseq.models.backbone import Backbone, BackboneConfig
 
 
-def make() -> Backbone:
+def make(cell: str = "convolution", layers: int = 2) -> Backbone:
     torch.manual_seed(1)
-    return Backbone(BackboneConfig(symbols=5, channels=8, size=12, layers=2, bottleneck=6)).double().eval()
+    config = BackboneConfig(symbols=5, channels=8, cell=cell, size=12, layers=layers, bottleneck=6, cycle=2)
+    return Backbone(config).double().eval()
 
 
+@pytest.mark.parametrize("cell", ["convolution", "gru"])
 @pytest.mark.parametrize("chunk", [160, 777, 1280, 5000])
-def test_any_cut_of_the_samples_gives_the_same_frames(chunk: int) -> None:
-    backbone, samples = make(), 0.1 * torch.randn(2, 9000, dtype=torch.double)
+def test_any_cut_of_the_samples_gives_the_same_frames(chunk: int, cell: str) -> None:
+    backbone, samples = make(cell), 0.1 * torch.randn(2, 9000, dtype=torch.double)
     whole, _ = backbone(samples)
     state, pieces = None, []
     for piece in samples.split(chunk, 1):
@@ -23,14 +25,29 @@ def test_any_cut_of_the_samples_gives_the_same_frames(chunk: int) -> None:
     torch.testing.assert_close(torch.cat([piece.bottleneck for piece in pieces], 1), whole.bottleneck)
 
 
-def test_a_recording_is_heard_the_same_alone_and_in_company() -> None:
-    backbone, samples = make(), 0.1 * torch.randn(3, 9000, dtype=torch.double)
+@pytest.mark.parametrize("cell", ["convolution", "gru"])
+def test_a_recording_is_heard_the_same_alone_and_in_company(cell: str) -> None:
+    backbone, samples = make(cell), 0.1 * torch.randn(3, 9000, dtype=torch.double)
     lengths = torch.tensor([9000, 4321, 2000])
     together, _ = backbone(samples, lengths=lengths)
     for row, length in enumerate(lengths):
         alone, _ = backbone(samples[row : row + 1, :length])
         assert together.lengths[row] == alone.logits.shape[1]
         torch.testing.assert_close(together.logits[row, : together.lengths[row]], alone.logits[0])
+
+
+def test_convolutions_forget_whatever_was_before() -> None:
+    """An hour of noise ago, or a second ago: past their reach the frames are the same to the last bit."""
+    backbone, said = make(layers=4), 0.1 * torch.randn(1, 40_000, dtype=torch.double)
+    reach = 4 + 3 * (4 + backbone.convolutions.left_context)  # spectrogram frames of the first, the second, the rest
+    frames = [
+        backbone(torch.cat((level * torch.randn(1, 48_000, dtype=torch.double), said), 1))[0].logits[0, 100:]
+        for level in (0.0, 1e-3, 1.0)
+    ]
+    late = -(-reach // 3) + 1
+    assert torch.equal(frames[0][late:], frames[1][late:])
+    assert torch.equal(frames[0][late:], frames[2][late:])
+    assert not torch.allclose(frames[0][:5], frames[2][:5])
 
 
 def test_a_frame_is_thirty_milliseconds() -> None:

@@ -34,3 +34,17 @@ def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
         output, _ = task.network(batch.samples, lengths=batch.lengths)
         assert bool((frames_needed(batch.targets, batch.target_lengths) <= output.lengths).all())
         assert float(task.loss(batch)[0].detach()) > 0
+
+
+def test_nothing_is_said_in_what_is_given_as_silence(tmp_path: Path) -> None:
+    rng, clips = np.random.default_rng(1), []
+    for number in range(12):
+        path = write_audio(tmp_path / f"{number}.wav", 0.1 * rng.standard_normal(9600), 16_000)
+        clips.append(Clip(str(number), path, 0.6, text="moon"))
+    write_manifest(tmp_path / "m.jsonl", clips)
+    (tmp_path / "d.dict").write_text("moon M UW1 N\n")
+    manifest, dictionary = ["m.jsonl"], [str(tmp_path / "d.dict")]
+    data = PhoneData(str(tmp_path), manifest, manifest, dictionary, 2.5, 3, silences=manifest, silence_s=0.3)
+    assert sum(not one.target for one in data.batches.spoken) == 24  # each recording as two silences
+    task = PhoneTask(BackboneConfig(channels=4, size=8, layers=1, bottleneck=4), OptimiserConfig(), data)
+    assert all(np.isfinite(float(task.loss(batch)[0].detach())) for batch in data.batches.whole())

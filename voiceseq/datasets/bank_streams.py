@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from voiceseq.audio.augment import AugmentConfig, Augmenter
+from voiceseq.audio.augment import AugmentConfig, Augmenter, Codec, Equaliser, Gain, Noise, RoomEffect, Speed
 from voiceseq.audio.files import read_clip
 from voiceseq.datasets.bank import KINDS, Stream, Utterance, write_bank
 from voiceseq.datasets.manifest import Clip, held_out, read_manifest
@@ -31,10 +31,21 @@ SCENE_S, STREAM_S = 30.0, 600.0
 GAP_S = (0.1, 0.5)
 FLOOR_DB = (-75.0, -50.0)  # the noise of an empty room, below full scale
 FADE = 80  # samples: a clip that begins at full level clicks
+PASSES = 3  # so often the same noise and music are heard at most, slower or faster each time but the first
 
 # ESC-50 as a whole forbids commercial use; these ten classes of it are given away apart, under CC BY
 ESC_10 = {"dog", "rooster", "rain", "sea_waves", "crackling_fire", "crying_baby", "sneezing"}
 ESC_10 |= {"clock_tick", "helicopter", "chainsaw"}
+
+# What makes other noise of the same noise, other music of the same music
+CHANGED = AugmentConfig(
+    speed=Speed(1.0, (0.7, 1.4)),
+    room=RoomEffect(0.3),
+    noise=Noise(0.0),
+    equaliser=Equaliser(0.7, (-12.0, 12.0)),
+    gain=Gain(0.7),
+    codec=Codec(0.1),
+)
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,17 @@ def share_out(sources: Sequence[Source], hours: Mapping[str, float], rng: np.ran
             chosen.append(replace(source, clips=clips))
             left -= chosen[-1].hours
     return [source for source in chosen if source.clips]
+
+
+def further_passes(chosen: Sequence[Source], hours: Mapping[str, float]) -> list[Source]:
+    """Noise and music once more, and again, as often as it takes to fill their hours."""
+    again = []
+    for kind in hours.keys() - {"speech"}:
+        mine = [source for source in chosen if source.kind == kind]
+        once = sum(source.hours for source in mine)
+        times = min(PASSES, round(hours[kind] / once)) if once else 0
+        again += (times - 1) * mine
+    return sorted(again, key=lambda source: (source.kind, source.name))
 
 
 def _some(clips: Sequence[Clip], hours: float, rng: np.random.Generator) -> tuple[Clip, ...]:
@@ -233,8 +255,8 @@ def build_bank(
         listen: a whole stream ``(n,)`` at 16 kHz -> frames ``(time, size)``, one every ``frame_s``.
         backbone: sha256 of the weights that listen.
         hours: of each kind at most; sources of a kind get alike, as far as they reach.
-        share: of the scenes of speech that are augmented; noise and music are left as they are. The noises mixed in
-            are the bank's own.
+        share: of the scenes of speech that are augmented. Noise and music are left as they are; where there are too
+            few hours of them they are heard again, changed. The noises mixed in are the bank's own.
         most: bytes of the bank, else 40 MB.
         told: hears how far it is.
 
@@ -246,10 +268,16 @@ def build_bank(
     noises = Recordings([clip for source in sources if source.kind != "speech" for clip in source.clips], keep=False)
     if not noises:
         augment = replace(augment, noise=replace(augment.noise, probability=0.0))
-    augmenter = Augmenter(augment, noises)
+    augmenter, changed = Augmenter(augment, noises), Augmenter(CHANGED)
     streams, heard_s = [], 0.0
-    for source in share_out(sources, hours, rng):
-        for piece in long_streams(source, rng, augmenter if source.kind == "speech" else None, share):
+    chosen = share_out(sources, hours, rng)
+    again = further_passes(chosen, hours)
+    for place, source in enumerate([*chosen, *again]):
+        if source.kind == "speech":
+            pieces = long_streams(source, rng, augmenter, share)
+        else:
+            pieces = long_streams(source, rng, changed, float(place >= len(chosen)))
+        for piece in pieces:
             streams.append(heard(piece, source, listen, frame_s))
             heard_s += len(piece.samples) / SAMPLE_RATE
             told(f"{heard_s / 3600:.2f} h: {source.kind}, {source.name}")

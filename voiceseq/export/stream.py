@@ -140,10 +140,10 @@ def numbers(graph: Graph, count: str) -> str:
     return graph.add("Unsqueeze", row, graph.constant([1]))
 
 
-def windows(graph: Graph, x: str, every: str, size: int, hop: int) -> str:
-    """``(rows, ...)`` -> ``(windows, size, ...)``: window n begins with row n * hop."""
+def windows(graph: Graph, x: str, every: str, size: int, hop: int, dilation: int = 1) -> str:
+    """``(rows, ...)`` -> ``(windows, size, ...)``: window n begins with row n * hop and has every so many rows."""
     first = every if hop == 1 else graph.add("Mul", every, graph.constant(hop))
-    return graph.add("Gather", x, graph.add("Add", first, graph.constant(np.arange(size))))
+    return graph.add("Gather", x, graph.add("Add", first, graph.constant(dilation * np.arange(size))))
 
 
 def last_rows(graph: Graph, x: str, count: int) -> str:

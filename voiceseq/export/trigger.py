@@ -7,7 +7,7 @@ begins with zeros of the shapes that ``start`` says. The state is
     held         samples that no frame has used up
     convolution  rows that a coming frame needs
     strided      the same of the convolution that makes one frame of several
-    backbone     (layers, 1, size), where there is a backbone
+    backbone     (layers, 1, size) of recurrent layers, or all rows that residual convolutions keep, (rows, size)
     head0, ...   (layers, 1, size) of each trained head
     alpha        forward sums of the spellings (`core.spotting`) as plain probabilities, 64 bits
     recent       what the phones said of the last frames
@@ -27,7 +27,7 @@ from onnx import TensorProto
 
 from voiceseq.export.graph import Graph
 from voiceseq.export.stream import STRIDED, StreamGraph, last_rows, numbers, windows
-from voiceseq.inference.lean import LEVEL, SPREAD, Gru, Head, LeanNetwork
+from voiceseq.inference.lean import LEVEL, SPREAD, Gru, Head, LeanNetwork, Residual
 from voiceseq.inference.lean_opinion import LEAST, RECENT, Opinions
 
 Array = NDArray[np.float32]
@@ -60,8 +60,11 @@ class TriggerGraph(StreamGraph):
         for layer in front.convolutions[:-1]:
             x, scale = self._convolution(graph, x, "convolution", layer, every, scale), 1.0
         x = self._convolution(graph, x, STRIDED, front.convolutions[-1], every_one, scale)
-        if front.recurrent is not None and front.narrow is not None:
-            x = self._recurrent(graph, x, "backbone", front.recurrent)
+        if front.body is not None and front.narrow is not None:
+            if isinstance(front.body, Residual):
+                x = self._residual(graph, x, "backbone", front.body, every_one)
+            else:
+                x = self._recurrent(graph, x, "backbone", front.body)
             x = graph.add("Tanh", graph.dense(x, front.narrow[0][0], graph.constant(front.narrow[1][0])))
         return self._votes(graph, x, every_one, network)
 
@@ -80,6 +83,23 @@ class TriggerGraph(StreamGraph):
             last.append(h)
         self._next[name] = last[0] if one else graph.add("Concat", *last, axis=0)
         return graph.add("Squeeze", x, graph.constant([1]))
+
+    def _residual(self, graph: Graph, x: str, name: str, layers: Residual, every: str) -> str:
+        """``(time, size)`` -> the same shape."""
+        rows = layers.contexts
+        state = self._state(name, [sum(rows), layers.size])
+        kept = graph.several("Split", len(rows), state, graph.constant(rows), axis=0) if len(rows) > 1 else [state]
+        last = []
+        for number, context in enumerate(kept):
+            held = graph.add("Concat", context, x, axis=0)
+            last.append(last_rows(graph, held, rows[number]))
+            seen = windows(graph, held, every, layers.kernel, 1, int(layers.dilations[number]))
+            flat = graph.add("Reshape", seen, graph.constant([-1, layers.kernel * layers.size]))
+            weight = layers.weight[number].reshape(-1, layers.size)
+            y = graph.dense(flat, weight, graph.constant(layers.bias[number]))
+            x = graph.add("Add", x, graph.add("Relu", graph.norm(y, layers.gain[number], layers.shift[number])))
+        self._next[name] = graph.add("Concat", *last, axis=0) if len(last) > 1 else last[0]
+        return graph.norm(x, *(term[0] for term in layers.last))
 
     # --- what is said of the words -----------------------------------------------------------------------------------
 

@@ -58,34 +58,71 @@ def dense(x, step, weight, bias, out):  # type: ignore[no-untyped-def]
     """``out[t, group] = bias[group] + x[t * step + group * size :][:size] @ weight[group]``.
 
     ``x`` is flat, ``weight (groups, size, outputs)``, ``out (time, groups, outputs)``. With a ``step`` below
-    ``groups * size`` the rows of x overlap: a convolution. Two frames share each look at the weights.
+    ``groups * size`` the rows of x overlap: a convolution.
     """
     time, groups, outputs = out.shape
     size = weight.shape[1]
     for group in range(groups):
-        rows, start = weight[group], group * size
         for t in range(time):
             for n in range(outputs):
                 out[t, group, n] = bias[group, n]
-        for t in range(0, time - 1, 2):
-            first = t * step + start
-            add_products(x[first:], x[first + step :], rows, out[t, group], out[t + 1, group])
-        if time % 2:
-            add_product(x[(time - 1) * step + start :], rows, out[time - 1, group])
+        add_frames(x[group * size :], step, weight[group], out, group)
 
 
 @compiled
-def add_products(a, b, rows, y, z):  # type: ignore[no-untyped-def]
-    """``add_product`` for two frames, which share each look at the weights."""
+def residual(x, kept, dilations, weight, bias, gain, shift):  # type: ignore[no-untyped-def]
+    """``x (time, size)`` through layers of ``x + relu(norm(convolution(x)))``, in place; ``kept`` moves on.
+
+    ``weight (layers, kernel, size, size)``, the others ``(layers, size)``; ``kept`` has the rows that each layer will
+    want again, ``(kernel - 1) * dilation`` of them, layer by layer.
+    """
+    time, size = x.shape
+    y = np.empty((time, 1, size), F)
+    first = 0
+    for layer in range(len(dilations)):
+        context = (weight.shape[1] - 1) * dilations[layer]
+        held = np.empty((context + time, size), F)
+        held[:context] = kept[first : first + context]
+        held[context:] = x
+        kept[first : first + context] = held[time:]
+        first += context
+        for t in range(time):
+            for n in range(size):
+                y[t, 0, n] = bias[layer, n]
+        for tap in range(weight.shape[1]):
+            add_frames(held[tap * dilations[layer] :].reshape(-1), size, weight[layer, tap], y, 0)
+        normalise(y, gain[layer : layer + 1], shift[layer : layer + 1], True)
+        for t in range(time):
+            for n in range(size):
+                x[t, n] += y[t, 0, n]
+
+
+@compiled
+def add_frames(x, step, rows, out, group):  # type: ignore[no-untyped-def]
+    """``out[t, group] += x[t * step :][: len(rows)] @ rows``. Three frames share each look at the weights."""
+    time = len(out)
+    for t in range(0, time - 2, 3):
+        a, b, c = x[t * step :], x[(t + 1) * step :], x[(t + 2) * step :]
+        add_products(a, b, c, rows, out[t, group], out[t + 1, group], out[t + 2, group])
+    for t in range(time - time % 3, time):
+        add_product(x[t * step :], rows, out[t, group])
+
+
+@compiled
+def add_products(a, b, c, rows, u, v, w):  # type: ignore[no-untyped-def]
+    """``add_product`` for three frames, which share each look at the weights."""
     for k in range(0, len(rows) - len(rows) % 4, 4):
         a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
         b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
-        for n in range(len(y)):
+        c0, c1, c2, c3 = c[k], c[k + 1], c[k + 2], c[k + 3]
+        for n in range(len(u)):
             r0, r1, r2, r3 = rows[k, n], rows[k + 1, n], rows[k + 2, n], rows[k + 3, n]
-            y[n] += a0 * r0 + a1 * r1 + a2 * r2 + a3 * r3
-            z[n] += b0 * r0 + b1 * r1 + b2 * r2 + b3 * r3
-    add_rest(a, rows, y)
-    add_rest(b, rows, z)
+            u[n] += a0 * r0 + a1 * r1 + a2 * r2 + a3 * r3
+            v[n] += b0 * r0 + b1 * r1 + b2 * r2 + b3 * r3
+            w[n] += c0 * r0 + c1 * r1 + c2 * r2 + c3 * r3
+    add_rest(a, rows, u)
+    add_rest(b, rows, v)
+    add_rest(c, rows, w)
 
 
 @compiled

@@ -4,8 +4,8 @@
     state = network.start()
     logits = network.advance(samples, state)      # (frames, words); the state moves on in place
 
-It knows the detectors that ship: log-mel features, the phone backbone (or the plain front) with GRU layers, GRU heads.
-Heads of one shape on one front are run together.
+It knows the detectors that ship: log-mel features, the phone backbone with residual convolutions or GRU layers (or the
+plain front), GRU heads. Heads of one shape on one front are run together.
 """
 
 import hashlib
@@ -33,8 +33,10 @@ def supports(config: Settings) -> bool:
     """Whether a trigger's config describes a network that is known here."""
     backbone = config.get("backbone")
     features = (backbone or config).get("features", {})
-    gru = not backbone or (backbone.get("cell") == "gru" and backbone.get("stride", 0) <= backbone.get("kernel", 0))
-    return gru and config.get("head", {}).get("kind") in ("gru", "phones") and features.get("kind") == "log_mel"
+    known = not backbone or (
+        backbone.get("cell") in ("gru", "convolution") and backbone.get("stride", 0) <= backbone.get("kernel", 0)
+    )
+    return known and config.get("head", {}).get("kind") in ("gru", "phones") and features.get("kind") == "log_mel"
 
 
 class Weights:
@@ -180,8 +182,38 @@ class Gru:
         return x
 
 
+class Residual:
+    """Residual convolutions (`voiceseq.core.convolution`): ``(time, 1, size)`` -> the same shape. State: rows kept."""
+
+    def __init__(self, weights: Weights, key: str, size: int, layers: int, kernel: int, cycle: int) -> None:
+        self.size, self.kernel = size, kernel
+        self.dilations = np.array([2 ** (layer % cycle) for layer in range(layers)])
+        names = [f"{key}.layers.{layer}.convolution" for layer in range(layers)]
+        taken = [weights.take(f"{name}.weight", size, size, kernel).transpose(2, 1, 0) for name in names]
+        self.weight = np.ascontiguousarray(np.stack(taken))
+        self.bias = np.stack([weights.take(f"{name}.bias", size) for name in names])
+        pairs = [weights.pair(f"{key}.norms.{layer}", size) for layer in range(layers)]
+        self.gain, self.shift = (np.concatenate(part) for part in zip(*pairs, strict=True))
+        self.last = weights.pair(f"{key}.last", size)
+
+    @property
+    def contexts(self) -> list[int]:
+        """How many rows each layer keeps."""
+        return [(self.kernel - 1) * int(dilation) for dilation in self.dilations]
+
+    def start(self) -> list[Array]:
+        return [np.zeros((sum(self.contexts), self.size), F)]
+
+    def advance(self, x: Array, state: list[Array]) -> Array:
+        out = x[:, 0].copy()
+        kernels.residual(out, state[0], self.dilations, self.weight, self.bias, self.gain, self.shift)
+        out = out[:, None]
+        kernels.normalise(out, *self.last, False)
+        return out
+
+
 class Front:
-    """Samples to frames: features, convolutions, and the recurrent layers and bottleneck of a backbone if it has one.
+    """Samples to frames: features, convolutions, and the body and bottleneck of a backbone if it has one.
 
     ``fingerprint`` is equal for equal networks: what listens to them needs to be computed once.
     """
@@ -190,7 +222,7 @@ class Front:
         backbone = config["backbone"]
         self.features = LogMel((backbone or config)["features"])
         stages = backbone_stages(backbone, weights) if backbone else plain_stages(config, weights)
-        self.convolutions, self.recurrent, self.narrow = stages
+        self.convolutions, self.body, self.narrow = stages
         self.size = self.convolutions[-1].outputs if self.narrow is None else self.narrow[1].shape[1]
         self.stride = self.convolutions[-1].stride
         digest = hashlib.sha256(json.dumps([backbone or config["features"]], sort_keys=True).encode())
@@ -199,24 +231,24 @@ class Front:
         self.fingerprint = digest.hexdigest()
 
     def start(self) -> list[list[Array]]:
-        recurrent = self.recurrent.start() if self.recurrent else []
-        return [self.features.start(), *(one.start() for one in self.convolutions), recurrent]
+        body = self.body.start() if self.body else []
+        return [self.features.start(), *(one.start() for one in self.convolutions), body]
 
     def advance(self, samples: Array, state: list[list[Array]]) -> Array:
         """``(n,)`` -> ``(frames, size)``."""
         x = self.features.advance(samples, state[0])
         for convolution, kept in zip(self.convolutions, state[1:-1], strict=True):
             x = convolution.advance(x, kept)
-        if self.recurrent is None or self.narrow is None or not len(x):
+        if self.body is None or self.narrow is None or not len(x):
             return x[:, : self.size] if len(x) else np.zeros((0, self.size), F)
-        x = self.recurrent.advance(x[:, None], state[-1])
+        x = self.body.advance(x[:, None], state[-1])
         out = np.empty((len(x), 1, self.size), F)
         kernels.dense(x.ravel(), x.shape[2], *self.narrow, out)
         kernels.squash(out.ravel())
         return out[:, 0]
 
 
-Stages = tuple[list[Convolution], Gru | None, tuple[Array, Array] | None]
+Stages = tuple[list[Convolution], Gru | Residual | None, tuple[Array, Array] | None]
 
 
 def plain_stages(config: Settings, weights: Weights) -> Stages:
@@ -232,10 +264,14 @@ def backbone_stages(config: Settings, weights: Weights) -> Stages:
         Convolution(weights, f"{top}.first", f"{top}.norms.0", mels, channels, kernel),
         Convolution(weights, f"{top}.second", f"{top}.norms.1", channels, size, kernel, config["stride"]),
     ]
+    weights.linear(f"{top}.output", narrow, config["symbols"])  # the phones, which a trigger does not need
+    bottleneck = weights.linear(f"{top}.bottleneck.0", size, narrow)
+    if config["cell"] == "convolution":
+        settings = size, config["layers"], config["span"], config["cycle"]
+        return convolutions, Residual(weights, f"{top}.convolutions", *settings), bottleneck
     cells = [weights.recurrent(f"{top}.recurrent.cells.{layer}", size, size) for layer in layers]
     norms = [weights.pair(f"{top}.recurrent.norms.{layer}", size) for layer in layers]
-    weights.linear(f"{top}.output", narrow, config["symbols"])  # the phones, which a trigger does not need
-    return convolutions, Gru(cells, norms), weights.linear(f"{top}.bottleneck.0", size, narrow)
+    return convolutions, Gru(cells, norms), bottleneck
 
 
 @dataclass(frozen=True)

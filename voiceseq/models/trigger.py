@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from voiceseq.audio.features import FeatureConfig, Features
-from voiceseq.core.convolution import CausalConvolution
+from voiceseq.core.convolution import CausalConvolution, ResidualConvolutions
 from voiceseq.core.masks import zero_padding
 from voiceseq.core.recurrent import Recurrent
 from voiceseq.core.spotting import PhraseSpotter
@@ -200,26 +200,6 @@ class PhoneHead(nn.Module):
         self.level[word] += amount / self.SLOPE
 
 
-class ConvolutionBody(nn.Module):
-    """Residual causal convolutions whose reach doubles from layer to layer (as in MDTC)."""
-
-    def __init__(self, config: HeadConfig) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            CausalConvolution(config.size, config.size, config.kernel, dilation=2**layer)
-            for layer in range(config.layers)
-        )
-        self.norms = nn.ModuleList(nn.LayerNorm(config.size) for _ in range(config.layers))
-
-    def forward(self, x: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
-        new = []
-        for layer, norm, context in zip(self.layers, self.norms, state or [None] * len(self.layers), strict=True):
-            y, context = layer(x, context, lengths)
-            x = x + norm(y).relu()
-            new.append(context)
-        return x, tuple(new)
-
-
 class TransformerBody(nn.Module):
     """A streaming transformer that answers every frame at once and looks back ``REACH`` frames a layer.
 
@@ -253,7 +233,11 @@ def _gru(config: HeadConfig) -> nn.Module:
     return Recurrent(config.size, config.size, cell="gru", layers=config.layers, dropout=config.dropout)
 
 
-_BODIES: dict[str, Any] = {"gru": _gru, "convolution": ConvolutionBody, "transformer": TransformerBody}
+def _convolution(config: HeadConfig) -> nn.Module:
+    return ResidualConvolutions(config.size, config.layers, config.kernel, cycle=config.layers)
+
+
+_BODIES: dict[str, Any] = {"gru": _gru, "convolution": _convolution, "transformer": TransformerBody}
 
 
 class TriggerNetwork(nn.Module):

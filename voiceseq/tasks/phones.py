@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +14,8 @@ from voiceseq.datasets.batching import step_generator
 from voiceseq.datasets.manifest import Clip
 from voiceseq.datasets.speech import Lesson, SpeechBatch
 from voiceseq.datasets.teachers import SIZE, Lessons, learn_lessons
-from voiceseq.errors import ConfigError
 from voiceseq.models.backbone import Backbone, BackboneConfig, BackboneOutput
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
-from voiceseq.tasks.histories import Histories
 from voiceseq.tasks.speech import SpeechData, warp
 from voiceseq.text.pronounce import PHONES, Pronunciation, read_dictionary
 from voiceseq.text.vocabulary import Vocabulary
@@ -107,9 +104,6 @@ class PhoneTask(SequenceTask):
     Args:
         teaching: weight of the teacher's loss: how far a linear reading of the bottleneck is from its frames.
         warping: share by which a voice's spectrum is stretched or squeezed at most in augmented batches.
-        streams: utterances begin in the middle of a stream (``histories``); validation also tells the phone error after
-            a minute of noise.
-        keep_memory: the GRUs' update gates stay as they are, and so does how long the network remembers.
     """
 
     monitor = "val/phone error"
@@ -121,8 +115,6 @@ class PhoneTask(SequenceTask):
         data: PhoneData,
         teaching: float = 0.0,
         warping: float = 0.0,
-        streams: bool = False,
-        keep_memory: bool = False,
     ) -> None:
         super().__init__(optimiser)
         self.network = Backbone(dataclasses.replace(model, symbols=len(data.vocabulary)))
@@ -130,17 +122,10 @@ class PhoneTask(SequenceTask):
         self.masks = SpecAugment(data.masks) if data.masks is not None else None
         self.teaching, self.warping = teaching, warping
         self.reading = nn.Linear(model.bottleneck, SIZE) if teaching else None
-        self.histories = Histories(self.network, self.seed) if streams else None
-        if keep_memory and model.cell != "gru":
-            raise ConfigError(f"task.keep_memory=true wants a GRU's update gate; model.cell is {model.cell!r}")
-        if keep_memory:
-            for weights in self.network.recurrent.cells.parameters():
-                weights.register_hook(_without_update_gate)
-        self.after_noise: Tensor | None = None
         self.errors: dict[str, list[int]] = {}
 
     def loss(self, batch: SpeechBatch) -> tuple[Tensor, int, dict[str, float]]:
-        output = self._hear(batch)
+        output = self._run(batch)
         log_probs = output.logits.float().log_softmax(-1)
         loss = ctc_loss(log_probs, batch.targets, output.lengths, batch.target_lengths).loss
         if self.reading is None or batch.lesson is None:
@@ -148,17 +133,7 @@ class PhoneTask(SequenceTask):
         distance = self._distance(output.bottleneck, output.lengths, batch.lesson)
         return loss + self.teaching * distance, len(batch.lengths), {"taught": distance.item(), "ctc": loss.item()}
 
-    def _hear(self, batch: SpeechBatch) -> BackboneOutput:
-        """What the network makes of a training batch; each row goes on from some history."""
-        if self.histories is None:
-            return self._run(batch, None)[0]
-        self.histories.go_on(self.global_step)
-        output, state = self._run(batch, self.histories.begin(len(batch.lengths), self.global_step))
-        self.histories.keep(state, self.global_step)
-        return output
-
-    def _run(self, batch: SpeechBatch, memory: Any) -> tuple[BackboneOutput, Any]:
-        """``memory``: the recurrent state to begin with. Returns the one at the end, too."""
+    def _run(self, batch: SpeechBatch) -> BackboneOutput:
         frames, _ = self.network.features(batch.samples, None, batch.lengths)
         lengths = self.network.features.output_lengths(batch.lengths)
         if batch.augmented:
@@ -167,8 +142,7 @@ class PhoneTask(SequenceTask):
                 frames = warp(frames, 1 + self.warping * (2 * torch.rand(len(frames), generator=chance) - 1))
             if self.masks is not None:
                 frames = self.masks(frames, lengths, chance)
-        output, state = self.network.from_features(frames, (None, None, None, memory), lengths)
-        return output, state[-1]
+        return self.network.from_features(frames, (None,) * 4, lengths)[0]
 
     def _distance(self, bottleneck: Tensor, lengths: Tensor, lesson: Lesson) -> Tensor:
         """Mean squared distance of the reading at the frame where each of the teacher's windows ends."""
@@ -184,28 +158,12 @@ class PhoneTask(SequenceTask):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return self.optimiser.build(self)  # the reading learns too
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        super().on_save_checkpoint(checkpoint)
-        if self.histories is not None:
-            checkpoint["histories"] = self.histories.stored()
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if self.histories is not None and "histories" in checkpoint:
-            self.histories.restore(checkpoint["histories"])
-
     def on_validation_epoch_start(self) -> None:
         self.errors = {}
-        self.after_noise = None if self.histories is None else self.histories.after_noise()
 
     def validation_step(self, batch: tuple[str, SpeechBatch], batch_idx: int) -> None:
         name, speech = batch
-        self._judge(name, speech, None)
-        if self.histories is not None and self.after_noise is not None:
-            memory = self.histories.taken(self.after_noise, len(speech.lengths))
-            self._judge(f"{name} after noise", speech, memory)
-
-    def _judge(self, name: str, speech: SpeechBatch, memory: Any) -> None:
-        output, _ = self._run(speech, memory)
+        output = self._run(speech)
         log_probs = output.logits.float().log_softmax(-1)
         loss = ctc_loss(log_probs, speech.targets, output.lengths, speech.target_lengths).loss
         self.log("val/loss", loss, batch_size=len(speech.lengths))
@@ -223,9 +181,3 @@ class PhoneTask(SequenceTask):
     def parts(self) -> BundleParts:
         config = dataclasses.asdict(self.network.config)
         return BundleParts("backbone", config, {"phones": self.vocabulary.to_json()}, training_data=self.sources)
-
-
-def _without_update_gate(gradient: Tensor) -> Tensor:
-    """Of a GRU's weights: reset gate, update gate, candidate."""
-    reset, update, candidate = gradient.chunk(3)
-    return torch.cat((reset, torch.zeros_like(update), candidate))

@@ -26,7 +26,7 @@ from voiceseq.errors import ConfigError, InputError
 from voiceseq.models.backbone import Backbone, BackboneConfig
 from voiceseq.models.trigger import TriggerConfig, TriggerNetwork
 from voiceseq.tasks.base import BundleParts, OptimiserConfig, SequenceTask
-from voiceseq.tasks.histories import Memories
+from voiceseq.tasks.memories import Memories
 from voiceseq.tasks.trigger_loss import FrameBatch, Places, TriggerLoss
 
 VALIDATION = 1_000_003  # added to the seed

@@ -1,5 +1,6 @@
 """What every wake word stands on, both shipped: the phone backbone, and hours of other sound as its frames."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,13 +12,13 @@ from voiceseq.datasets.frame_codec import dequantise, quantise
 from voiceseq.datasets.manifest import held_out
 from voiceseq.datasets.synthesis import TriggerClip, gather_clips
 from voiceseq.models.backbone import Backbone, BackboneConfig
-from voiceseq.tasks.histories import Histories
 from voiceseq.text.normalise import normalise
 from voiceseq.text.pronounce import Pronunciation
 from voiceseq.text.vocabulary import Vocabulary
 from voiceseq.wakeword.windows import Example, Frames
 
-DEV_SHARE = 0.4  # of the bank's streams are for thresholds alone
+DEV_SHARE = 0.4  # of the bank is for thresholds alone: of its streams of speech, of the sources of noise and music
+LEAD_S = 2.4  # of other sound before a clip: longer than the backbone looks back
 
 
 class Ground:
@@ -27,18 +28,31 @@ class Ground:
         self.bundle = load_bundle(backbone)
         self.network = self.bundle.network(Backbone, BackboneConfig).eval()
         self.bank = Bank.load(bank, weights_sha256(self.bundle))
-        self.histories = Histories(self.network, seed=1)
-        self._heard = 0
+        features = self.network.features.config
+        self._lead = round(LEAD_S / self.network.frame_s)
+        # what was heard last
+        self._before = torch.zeros(self._lead * features.hop * self.network.config.stride)
 
     def streams(self, phrases: Sequence[str]) -> tuple[list[Stream], list[Stream]]:
         """For training and for thresholds, without what says one of the phrases."""
         train: list[Stream] = []
         dev: list[Stream] = []
         spoken = [tuple(normalise(phrase).split()) for phrase in phrases]
+        learned = self._sources_to_learn()
         for place, stream in enumerate(self.bank):
-            part = dev if held_out(f"{stream.source}-{place}", DEV_SHARE) else train
+            known = stream.kind == "speech" and not held_out(f"{stream.source}-{place}", DEV_SHARE)
+            part = train if known or (stream.kind, stream.source) in learned else dev
             part += stream.without(spoken, round(AFTER_S / self.bank.frame_s))
         return train, dev
+
+    def _sources_to_learn(self) -> set[tuple[str, str]]:
+        """The sources of noise and music to train on: a threshold is to hold for others, whose sound differs more."""
+        found: set[tuple[str, str]] = set()
+        for kind in {stream.kind for stream in self.bank} - {"speech"}:
+            names = {stream.source for stream in self.bank if stream.kind == kind}
+            order = sorted(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+            found |= {(kind, name) for name in order[round(DEV_SHARE * len(order)) :]}
+        return found
 
     def spell(self, ways: Sequence[Pronunciation]) -> tuple[tuple[int, ...], ...]:
         """Pronunciations as numbers of the backbone's phones."""
@@ -48,7 +62,7 @@ class Ground:
     def hear(self, clips: Iterable[TriggerClip], rows: int = 32) -> list[Example]:
         """The backbone's frames of clips, in their order; half precision, since there are hours of them.
 
-        The clips are heard in the middle of streams, as the bank's frames were and as words are said.
+        They are heard one after the other, in the middle of a stream, as the bank's frames were and as words are said.
         """
         examples: list[Example] = []
         waiting: list[TriggerClip] = []
@@ -61,13 +75,16 @@ class Ground:
 
     def _hear(self, clips: Sequence[TriggerClip]) -> list[Example]:
         batch = gather_clips(clips)
+        before = [self._before]
+        for samples, length in zip(batch.samples, batch.lengths.tolist(), strict=True):
+            before.append(torch.cat((before[-1], samples[:length]))[-len(self._before) :])
+        self._before = before.pop()
         with torch.inference_mode():
-            self.histories.go_on(self._heard)
-            memory = self.histories.begin(len(clips), self._heard)
-            output, state = self.network(batch.samples, (None, None, None, memory), batch.lengths)
-            self.histories.keep(state[-1], self._heard)
-        self._heard += 1
-        rows = zip(output.bottleneck.numpy(), output.lengths.tolist(), batch.ends, strict=True)
+            samples = torch.cat((torch.stack(before), batch.samples), 1)
+            output, _ = self.network(samples, None, batch.lengths + len(self._before))
+        rows = zip(
+            output.bottleneck[:, self._lead :].numpy(), (output.lengths - self._lead).tolist(), batch.ends, strict=True
+        )
         return [Example(self._as_in_the_bank(frames[:length]), ends) for frames, length, ends in rows]
 
     def _as_in_the_bank(self, frames: Frames) -> Frames:

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from voiceseq.audio.files import Audio, read_clip
+from voiceseq.audio.noises import made_noises
 from voiceseq.bundles import save_bundle
 from voiceseq.datasets.manifest import Clip
 from voiceseq.datasets.recordings import find_utterance
@@ -32,6 +33,7 @@ from voiceseq.wakeword.material import Amounts, say_material, sounding_alike
 # Of the ways of saying a phrase the phone score beside a head listens for the likeliest alone: further ones cost time
 # and alarm more, and the head learns them from the voices.
 OPINIONS = 1
+MADE, MADE_S = 140, 30.0  # made noises to be silent about, beside those of the bank
 NEAR_WORDS = 4000  # of the bank's, the most frequent, are looked through for what sounds alike
 
 
@@ -82,7 +84,8 @@ def make(
         )
     train, dev = ground.streams(words)
     lessons = gather_lessons(words, said, ground, pronouncer, recipe, work, own, voices, tell)
-    heard = [one.frames for one in ground.hear(TriggerClip(_samples(clip), ()) for clip in own.negatives)]
+    tell("noise and music")
+    heard = [one.frames for one in ground.hear(TriggerClip(one, ()) for one in _quiet(own, recipe.learning.seed))]
     streams = [stream.frames.astype(np.float16) for stream in train] + heard
     classroom = Classroom(ground, lessons, recipe.learning.seed)
     spellings = tuple(ground.spell(said[word][:OPINIONS]) for word in words)
@@ -195,5 +198,10 @@ def write(
     )
 
 
-def _samples(clip: Clip) -> Any:
-    return read_clip(clip.audio, clip.offset, clip.duration, SAMPLE_RATE)
+def _quiet(own: Own, seed: int) -> Iterator[Any]:
+    """Samples without the words: the user's own, and noise and music of every kind that can be made."""
+    for clip in own.negatives:
+        yield read_clip(clip.audio, clip.offset, clip.duration, SAMPLE_RATE)
+    rng = np.random.default_rng(seed)
+    for noise in made_noises(MADE, seed, MADE_S, SAMPLE_RATE):
+        yield noise.samples * np.float32(10 ** rng.uniform(-2.0, 0.3))
