@@ -266,7 +266,7 @@ def test_the_command(tones: Callable[..., Path], tmp_path: Path, capsys: pytest.
     assert told["levels"] == 64
     assert told["hours"].keys() == {"speech", "noise"}
     bank = Bank.load(out, weights_sha256(load_bundle(tmp_path / "backbone")))
-    assert bank.hours["noise"] == pytest.approx(40 / 3600, rel=0.05)
+    assert bank.hours["noise"] == pytest.approx(3 * 40 / 3600, rel=0.2)  # three times, faster or slower
     with pytest.raises(ConfigError, match="no manifests came"):
         run(*wanted)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="NAME=LICENCE was wanted"):

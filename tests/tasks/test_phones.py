@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from voiceseq.audio.files import write_audio
-from voiceseq.core.ctc import frames_needed
+from voiceseq.core.ctc import ctc_forward, frames_needed
 from voiceseq.datasets.manifest import Clip, write_manifest
 from voiceseq.models.backbone import BackboneConfig
 from voiceseq.tasks.base import OptimiserConfig
@@ -46,5 +46,17 @@ def test_nothing_is_said_in_what_is_given_as_silence(tmp_path: Path) -> None:
     manifest, dictionary = ["m.jsonl"], [str(tmp_path / "d.dict")]
     data = PhoneData(str(tmp_path), manifest, manifest, dictionary, 2.5, 3, silences=manifest, silence_s=0.3)
     assert sum(not one.target for one in data.batches.spoken) == 24  # each recording as two silences
-    task = PhoneTask(BackboneConfig(channels=4, size=8, layers=1, bottleneck=4), OptimiserConfig(), data)
-    assert all(np.isfinite(float(task.loss(batch)[0].detach())) for batch in data.batches.whole())
+    task = PhoneTask(BackboneConfig(channels=4, size=8, layers=1, bottleneck=4), OptimiserConfig(), data).eval()
+    for batch in data.batches.whole():
+        silent = (batch.target_lengths == 0).nonzero().flatten().tolist()
+        log_probs = task.network(batch.samples, lengths=batch.lengths)[0].logits.log_softmax(-1)
+        frames = task.network.features.output_lengths(batch.lengths)
+        wanted = []
+        for row, target in enumerate(batch.targets):
+            count = -(-int(frames[row]) // 3)
+            if row in silent:
+                wanted.append(-3 * float(log_probs[row, :count, 0].mean()))
+            else:
+                likely = ctc_forward(log_probs[row : row + 1, :count], target[None, :3])
+                wanted.append(-float(likely) / 3)
+        assert float(task.loss(batch)[0].detach()) == pytest.approx(np.mean(wanted), rel=1e-4)

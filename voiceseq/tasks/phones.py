@@ -10,6 +10,7 @@ from voiceseq.audio.augment import AugmentConfig
 from voiceseq.audio.specaugment import SpecAugment
 from voiceseq.core.ctc import ctc_greedy, ctc_loss
 from voiceseq.core.distance import edit_distance
+from voiceseq.core.masks import lengths_mask
 from voiceseq.datasets.batching import step_generator
 from voiceseq.datasets.manifest import Clip
 from voiceseq.datasets.speech import Lesson, SpeechBatch
@@ -21,6 +22,7 @@ from voiceseq.text.pronounce import PHONES, Pronunciation, read_dictionary
 from voiceseq.text.vocabulary import Vocabulary
 
 WINDOW_S = 0.025  # a frame is known when its analysis window is full
+FRAMES_A_PHONE = 3.0  # as people speak
 
 
 class PhoneData(SpeechData):
@@ -126,12 +128,25 @@ class PhoneTask(SequenceTask):
 
     def loss(self, batch: SpeechBatch) -> tuple[Tensor, int, dict[str, float]]:
         output = self._run(batch)
-        log_probs = output.logits.float().log_softmax(-1)
-        loss = ctc_loss(log_probs, batch.targets, output.lengths, batch.target_lengths).loss
+        loss = self._phones(output, batch)
         if self.reading is None or batch.lesson is None:
             return loss, len(batch.lengths), {}
         distance = self._distance(output.bottleneck, output.lengths, batch.lesson)
         return loss + self.teaching * distance, len(batch.lengths), {"taught": distance.item(), "ctc": loss.item()}
+
+    def _phones(self, output: BackboneOutput, batch: SpeechBatch) -> Tensor:
+        """CTC's loss per phone. Where nothing is said, a few frames count as much as a phone: else noise would be all."""
+        log_probs = output.logits.float().log_softmax(-1)
+        silent = batch.target_lengths == 0
+        loss, said = log_probs.new_zeros(()), ~silent
+        if bool(said.any()):
+            rows = (log_probs[said], batch.targets[said], output.lengths[said], batch.target_lengths[said])
+            loss = loss + ctc_loss(*rows).loss * int(said.sum())
+        if bool(silent.any()):
+            valid = lengths_mask(output.lengths[silent], log_probs.shape[1])
+            quiet = (-log_probs[silent, :, 0] * valid).sum(1) / output.lengths[silent].clamp(min=1)
+            loss = loss + FRAMES_A_PHONE * quiet.sum()
+        return loss / len(silent)
 
     def _run(self, batch: SpeechBatch) -> BackboneOutput:
         frames, _ = self.network.features(batch.samples, None, batch.lengths)
