@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -39,12 +41,12 @@ def test_a_recording_is_heard_the_same_alone_and_in_company(cell: str) -> None:
 def test_convolutions_forget_whatever_was_before() -> None:
     """An hour of noise ago, or a second ago: past their reach the frames are the same to the last bit."""
     backbone, said = make(layers=4), 0.1 * torch.randn(1, 40_000, dtype=torch.double)
-    reach = 4 + 3 * (4 + backbone.convolutions.left_context)  # spectrogram frames of the first, the second, the rest
+    assert backbone.reach_s == pytest.approx(0.025 + 0.01 * (4 + 4 + 3 * 2 * (1 + 2 + 1 + 2)))
     frames = [
         backbone(torch.cat((level * torch.randn(1, 48_000, dtype=torch.double), said), 1))[0].logits[0, 100:]
         for level in (0.0, 1e-3, 1.0)
     ]
-    late = -(-reach // 3) + 1
+    late = math.ceil(backbone.reach_s / backbone.frame_s)
     assert torch.equal(frames[0][late:], frames[1][late:])
     assert torch.equal(frames[0][late:], frames[2][late:])
     assert not torch.allclose(frames[0][:5], frames[2][:5])

@@ -6,6 +6,7 @@ out. Convolutions look back a second or two and no further, so that a day of noi
 recurrent layers, which learn from sentences, drifts in it (docs/experiments.md).
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -90,6 +91,16 @@ class Backbone(nn.Module):
     def frame_s(self) -> float:
         """Seconds from one output frame to the next."""
         return self.config.stride * self.config.features.hop / self.config.features.sample_rate
+
+    @property
+    def reach_s(self) -> float:
+        """Seconds before the end of a frame on which it depends; endless for recurrent layers."""
+        if self.config.cell != "convolution":
+            return math.inf
+        frames = self.first.left_context + self.second.left_context
+        frames += self.config.stride * self.convolutions.left_context
+        features = self.config.features
+        return (frames * features.hop + features.window) / features.sample_rate
 
     def forward(self, samples: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[BackboneOutput, Any]:
         """``samples (batch, n)`` at the config's rate; ``lengths (batch,)`` in samples for whole padded recordings.

@@ -135,7 +135,7 @@ class PhoneTask(SequenceTask):
         return loss + self.teaching * distance, len(batch.lengths), {"taught": distance.item(), "ctc": loss.item()}
 
     def _phones(self, output: BackboneOutput, batch: SpeechBatch) -> Tensor:
-        """CTC's loss per phone. Where nothing is said, a few frames count as much as a phone: else noise would be all."""
+        """CTC's loss per phone. Where nothing is said, a few frames count as a phone: else noise would be all."""
         log_probs = output.logits.float().log_softmax(-1)
         silent = batch.target_lengths == 0
         loss, said = log_probs.new_zeros(()), ~silent
