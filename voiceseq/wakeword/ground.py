@@ -38,21 +38,13 @@ class Ground:
         train: list[Stream] = []
         dev: list[Stream] = []
         spoken = [tuple(normalise(phrase).split()) for phrase in phrases]
-        learned = self._sources_to_learn()
-        for place, stream in enumerate(self.bank):
+        streams = list(self.bank)
+        learned = sources_to_learn(streams)
+        for place, stream in enumerate(streams):
             known = stream.kind == "speech" and not held_out(f"{stream.source}-{place}", DEV_SHARE)
             part = train if known or (stream.kind, stream.source) in learned else dev
             part += stream.without(spoken, round(AFTER_S / self.bank.frame_s))
         return train, dev
-
-    def _sources_to_learn(self) -> set[tuple[str, str]]:
-        """The sources of noise and music to train on: a threshold is to hold for others, whose sound differs more."""
-        found: set[tuple[str, str]] = set()
-        for kind in {stream.kind for stream in self.bank} - {"speech"}:
-            names = {stream.source for stream in self.bank if stream.kind == kind}
-            order = sorted(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
-            found |= {(kind, name) for name in order[round(DEV_SHARE * len(order)) :]}
-        return found
 
     def spell(self, ways: Sequence[Pronunciation]) -> tuple[tuple[int, ...], ...]:
         """Pronunciations as numbers of the backbone's phones."""
@@ -91,3 +83,13 @@ class Ground:
         """The bank's frames are coarse; what stands against them must be as coarse, or a head learns to see that."""
         levels = self.bank.config.levels
         return dequantise(quantise(frames, levels), levels).astype(np.float16)
+
+
+def sources_to_learn(streams: Sequence[Stream]) -> set[tuple[str, str]]:
+    """The sources of noise and music to train on: a threshold is to hold for others, whose sound differs more."""
+    found: set[tuple[str, str]] = set()
+    for kind in {stream.kind for stream in streams} - {"speech"}:
+        names = {stream.source for stream in streams if stream.kind == kind}
+        order = sorted(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+        found |= {(kind, name) for name in order[round(DEV_SHARE * len(order)) :]}
+    return found
