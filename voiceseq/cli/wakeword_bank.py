@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from voiceseq.models.backbone import Backbone
 
-HOURS = {"speech": 9.3, "noise": 3.0, "music": 3.2}
+HOURS = {"speech": 8.4, "noise": 3.0, "music": 3.2}
 CHUNK_S = 30  # how much the backbone hears at once; its state goes on
 
 
