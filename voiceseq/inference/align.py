@@ -124,7 +124,7 @@ class Ear(Protocol):
 class PhoneEar:
     """Hears phones (a bundle of kind ``backbone``), spells by dictionary and by letters to sounds."""
 
-    blank, delay_s = 0, 0.1
+    blank, delay_s = 0, 0.07
 
     def __init__(self, model: PhoneRecogniser, pronouncer: Pronouncer, dictionary: Dictionary | None = None) -> None:
         self.network, self.vocabulary, self.pronouncer = model.network, model.vocabulary, pronouncer
