@@ -83,7 +83,7 @@ class CausalConvolution(nn.Module):
         check_sizes(inputs=inputs, outputs=outputs, kernel=kernel, stride=stride, dilation=dilation, groups=groups)
         if inputs % groups or outputs % groups:
             raise InputError(f"groups is {groups}; a divisor of inputs ({inputs}) and outputs ({outputs}) was wanted")
-        self.inputs, self.kernel, self.stride, self.dilation = inputs, kernel, stride, dilation
+        self.inputs, self.stride, self.dilation = inputs, stride, dilation
         self.window = _Window((kernel - 1) * dilation + 1, stride)
         self.convolution = nn.Conv1d(inputs, outputs, kernel, stride, dilation=dilation, groups=groups, bias=bias)
 
