@@ -22,8 +22,9 @@ def made_noises(count: int, seed: int = 0, seconds: float = 8.0, sample_rate: in
 
 
 def coloured(rng: np.random.Generator, count: int, sample_rate: int) -> NDArray[np.float64]:
-    """Noise whose power falls with frequency as f^-slope: white at 0, pink at 1, brown at 2."""
-    return shaped(rng, count, lambda hz: np.maximum(hz, 20.0) ** (-float(rng.uniform(0.0, 2.2)) / 2), sample_rate)
+    """Noise whose power falls with frequency as f^-slope: white at 0 (a fifth of all), pink at 1, brown at 2."""
+    slope = max(0.0, float(rng.uniform(-0.5, 2.0)))
+    return shaped(rng, count, lambda hz: np.maximum(hz, 20.0) ** (-slope / 2), sample_rate)
 
 
 def fan(rng: np.random.Generator, count: int, sample_rate: int) -> NDArray[np.float64]:

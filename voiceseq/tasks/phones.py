@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from voiceseq.audio.augment import AugmentConfig
+from voiceseq.audio.files import Audio
+from voiceseq.audio.noises import made_noises
 from voiceseq.audio.specaugment import SpecAugment
 from voiceseq.core.ctc import ctc_greedy, ctc_loss
 from voiceseq.core.distance import edit_distance
@@ -32,6 +34,8 @@ class PhoneData(SpeechData):
         dictionaries: earlier ones first; clips with words that none of them has are left out. What ``voiceseq
             pronounce`` writes for such words is a dictionary too.
         teacher, lessons: the folder of a teacher (``datasets.teachers``) and the file where its frames are kept.
+        made_noises: so many noises that need no recordings (``audio.noises``) are mixed in too: no package of
+            recordings has the white hiss of a cheap microphone.
     """
 
     unfit = "a word that no dictionary has, nothing said, or too many phones for the time"
@@ -53,6 +57,7 @@ class PhoneData(SpeechData):
         hard_share: float = 0.5,
         teacher: str | None = None,
         lessons: str | None = None,
+        made_noises: int = 0,
         workers: int = 0,
         seed: int = 1,
         overfit: bool = False,
@@ -64,7 +69,7 @@ class PhoneData(SpeechData):
         self.words: dict[str, list[Pronunciation]] = {}
         for file in dictionaries:
             self.words = read_dictionary(file) | self.words
-        self.teacher = (teacher, lessons)
+        self.teacher, self.made_noises = (teacher, lessons), made_noises
         super().__init__(
             folder,
             train,
@@ -89,6 +94,9 @@ class PhoneData(SpeechData):
     def learn_lessons(self, clips: Sequence[Clip]) -> Lessons | None:
         teacher, lessons = self.teacher
         return learn_lessons(clips, teacher, lessons) if teacher and lessons else None
+
+    def make_noises(self) -> list[Audio]:
+        return made_noises(self.made_noises, self.seed)
 
     def spell(self, clip: Clip) -> tuple[int, ...] | None:
         """None where a word is unknown."""

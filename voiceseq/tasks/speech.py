@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from voiceseq.audio.augment import AugmentConfig, Augmenter
+from voiceseq.audio.files import Audio
 from voiceseq.datasets.batching import training_loader
 from voiceseq.datasets.manifest import Clip, held_out, read_manifest
 from voiceseq.datasets.recordings import Recordings
@@ -73,8 +74,9 @@ class SpeechData(pl.LightningDataModule):
         tests = {_group(Path(name)): read_manifest(Path(folder) / name) for name in validation}
         hardening = None
         if augment is not None:
-            kept = Recordings(noise_clips(folder, noises or [], held_out_noise), keep=True)
-            hardening = Hardening(Augmenter(augment, kept), hard_share, hard_from)
+            recorded = Recordings(noise_clips(folder, noises or [], held_out_noise), keep=True)
+            made = self.make_noises()
+            hardening = Hardening(Augmenter(augment, [*made, *recorded] if made else recorded), hard_share, hard_from)
         self.learn_spelling(clips)
         spoken, taught = self._spoken(clips, "the training manifests"), self.learn_lessons(clips)
         spoken += [Spoken(clip, ()) for clip in quiet_clips(folder, silences or [], held_out_noise, silence_s)]
@@ -92,6 +94,10 @@ class SpeechData(pl.LightningDataModule):
     def learn_lessons(self, clips: Sequence[Clip]) -> Lessons | None:
         """What a teacher hears in the training clips, where there is a teacher."""
         return None
+
+    def make_noises(self) -> list[Audio]:
+        """Noises to mix in beside the recorded ones."""
+        return []
 
     def spell(self, clip: Clip) -> tuple[int, ...] | None:
         """The numbers of what is said in a clip; None where it cannot be spelt."""
