@@ -31,11 +31,13 @@ WHOLE = {
     "pyramid": {"encoder": "pyramid", "layers": 3},
     "transformer": {"encoder": "transformer"},
     "conformer": {"encoder": "conformer"},
+    "convolutions": {"encoder": "convolution", "above": 1, "above_size": 5},
 }
 STREAMS = {
     "causal": {"encoder": "causal"},
     "causal gru": {"encoder": "causal", "cell": "gru", "stride": 2},
     "late": {"encoder": "causal", "delay": 3},
+    "convolution": {"encoder": "convolution", "layers": 3},
     "late gru": {"encoder": "causal", "cell": "gru", "delay": 200},
     "chunked": {"encoder": "chunked", "chunk": 4, "left_chunks": 2},
     "without a past": {"encoder": "chunked", "chunk": 3, "left_chunks": 0, "layers": 1},

@@ -40,7 +40,7 @@ TINY = AcousticConfig(
 )
 
 LATE = {"chunk": 8, "left_chunks": 3, "above": 2, "above_size": 5, "delay": 3}  # of Whisper on a stream
-STREAMS = [("causal", 0), ("causal", 3), ("chunked", 0)]
+STREAMS = [("causal", 0), ("causal", 3), ("chunked", 0), ("convolution", 0)]
 
 
 def network(encoder: str = "bilstm", decoder: str = "none", **more: object) -> AcousticNetwork:
@@ -59,6 +59,7 @@ def sound(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
     [
         *((encoder, {}) for encoder in ENCODERS),
         ("causal", {"delay": 3}),
+        ("convolution", {"above": 2, "above_size": 5}),
         ("whisper", {"above": 2, "above_size": 5}),
         ("whisper-chunked", LATE),
     ],

@@ -145,6 +145,7 @@ class ResidualConvolutions(nn.Module):
     def __init__(self, size: int, layers: int, kernel: int = 3, cycle: int = 4, dropout: float = 0.0) -> None:
         super().__init__()
         check_sizes(layers=layers, cycle=cycle)
+        self.size, self.kernel, self.cycle = size, kernel, cycle
         self.layers = nn.ModuleList(
             CausalConvolution(size, size, kernel, dilation=2 ** (layer % cycle)) for layer in range(layers)
         )

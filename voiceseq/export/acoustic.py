@@ -9,6 +9,7 @@ takes a whole utterance at once and gives also the encoder's ``frames``, for a d
 
     level           (mels,) sum of the frames heard, 64 bits, less what the network believes before it heard any
     heard           (1,) their number, 64 bits
+    rows            of residual convolutions, (rows, size)
     h0, c0, ...     (1, 1, size) of each recurrent layer; c with an LSTM alone
     owed            (1,) frames heard of those that a late encoder waits for before its first answer, 64 bits
     waiting         frames of a chunk that is not complete
@@ -24,10 +25,16 @@ from onnx import TensorProto
 from voiceseq.errors import BundleError
 from voiceseq.export.graph import Graph
 from voiceseq.export.layers import Chunks, Past, activation, array, linear, pairs, recurrent, stack
-from voiceseq.export.stream import END, STRIDED, StreamGraph, convolved, log_mel, numbers
-from voiceseq.inference.lean import Convolution, LogMel, Weights
+from voiceseq.export.stream import END, STRIDED, StreamGraph, convolved, log_mel, numbers, residual
+from voiceseq.inference.lean import Convolution, LogMel, Residual, Weights
 from voiceseq.models.acoustic import LEVEL, PRIOR, SPREAD, AcousticNetwork
-from voiceseq.models.encoders import AttentionEncoder, ChunkedEncoder, PyramidEncoder, RecurrentEncoder
+from voiceseq.models.encoders import (
+    AttentionEncoder,
+    ChunkedEncoder,
+    ConvolutionEncoder,
+    PyramidEncoder,
+    RecurrentEncoder,
+)
 from voiceseq.models.whisper import DYNAMIC_RANGE, HOP, MEL_FLOOR, SAMPLE_RATE, STRIDE, WhisperHearing
 from voiceseq.models.whisper_stream import WhisperStream
 
@@ -77,6 +84,12 @@ def whole_encoder(graph: Graph, x: str, encoder: Any) -> str:
     """Raises BundleError for an encoder that has no place in a graph."""
     if isinstance(encoder, RecurrentEncoder):
         return recurrent(graph, x, encoder.recurrent)[0]
+    if isinstance(encoder, ConvolutionEncoder):
+        layers = lean_residual(encoder)
+        start = graph.constant(np.zeros((sum(layers.contexts), layers.size), F))
+        x, _ = residual(graph, x, layers, numbers(graph, graph.add("Shape", x, start=0, end=1)), start)
+        above = encoder.above
+        return x if above is None else recurrent(graph, pairs(graph, x, layers.size), above.recurrent)[0]
     if isinstance(encoder, PyramidEncoder):
         x, _ = recurrent(graph, x, encoder.layers[0])  # type: ignore[arg-type]
         for layer in encoder.layers[1:]:
@@ -85,6 +98,14 @@ def whole_encoder(graph: Graph, x: str, encoder: Any) -> str:
     if isinstance(encoder, AttentionEncoder):
         return stack(graph, x, encoder.stack)
     raise BundleError(f"the encoder {type(encoder).__name__} has no place in a graph yet")
+
+
+def lean_residual(encoder: ConvolutionEncoder) -> Residual:
+    """Its convolutions as graphs take them."""
+    stack = encoder.convolutions
+    arrays = {f"stack.{name}": array(tensor) for name, tensor in stack.state_dict().items()}
+    sizes = stack.size, len(stack.layers), stack.kernel, stack.cycle
+    return Residual(Weights(arrays, "the network"), "stack", *sizes)
 
 
 def _outputs(graph: Graph, x: str, output: Any) -> None:
@@ -103,14 +124,14 @@ class StreamingSpeech(StreamGraph):
         samples, symbols = self.graph.input("samples", (None,)), network.config.symbols
         encoder = network.encoder
         chunked = isinstance(encoder, ChunkedEncoder)
-        if not chunked and not (isinstance(encoder, RecurrentEncoder) and encoder.causal):
+        if not chunked and not (isinstance(encoder, RecurrentEncoder | ConvolutionEncoder) and encoder.causal):
             raise BundleError(f"the encoder {type(encoder).__name__} has no place in a graph of a stream")
 
         waits = chunked or encoder.lookahead > 0
 
         def body(graph: Graph, held: str, frames: str, count: str) -> str:
             x = self._front(graph, held, frames, count, front)
-            return x if waits else self._spoken(graph, self._recurrent(graph, x))
+            return x if waits else self._spoken(graph, self._backwards(graph, x, count))
 
         width = network.config.size if waits else symbols
         value = self._if_frames_are_complete(samples, front.features, front.second, width, body, "front")
@@ -139,6 +160,16 @@ class StreamingSpeech(StreamGraph):
         believed = graph.add("Add", so_far, graph.constant(PRIOR + 1.0))
         mean = graph.add("Div", graph.add("Add", sums, graph.constant(PRIOR * LEVEL)), believed)
         return graph.add("Sub", x, graph.add("Cast", mean, to=TensorProto.FLOAT))
+
+    def _backwards(self, graph: Graph, x: str, count: str) -> str:
+        """What looks back only and waits for nothing."""
+        encoder = self.network.encoder
+        if not isinstance(encoder, ConvolutionEncoder):
+            return self._recurrent(graph, x)
+        layers = lean_residual(encoder)
+        rows = self._state("rows", [sum(layers.contexts), layers.size])
+        x, self._next["rows"] = residual(graph, x, layers, numbers(graph, count), rows)
+        return x
 
     def _recurrent(self, graph: Graph, x: str) -> str:
         network: Any = self.network.encoder.recurrent

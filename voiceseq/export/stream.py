@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voiceseq.export.graph import Graph, Shape
-from voiceseq.inference.lean import Convolution, LogMel
+from voiceseq.inference.lean import Convolution, LogMel, Residual
 
 Array = NDArray[np.float32]
 F = np.float32
@@ -120,6 +120,23 @@ def convolved(graph: Graph, held: str, every: str, layer: Convolution, scale: fl
     flat = graph.add("Reshape", rows, graph.constant([-1, layer.kernel * layer.inputs]))
     y = graph.dense(flat, scale * layer.weight[0], graph.constant(layer.bias[0]))
     return graph.add("Relu", graph.norm(y, layer.gain[0], layer.shift[0]))
+
+
+def residual(graph: Graph, x: str, layers: Residual, every: str, state: str) -> tuple[str, str]:
+    """Residual convolutions over ``x (time, size)``, whose rows are numbered ``every``: the outputs, the next state."""
+    rows = layers.contexts
+    kept = graph.several("Split", len(rows), state, graph.constant(rows), axis=0) if len(rows) > 1 else [state]
+    last = []
+    for number, context in enumerate(kept):
+        held = graph.add("Concat", context, x, axis=0)
+        last.append(last_rows(graph, held, rows[number]))
+        seen = windows(graph, held, every, layers.kernel, 1, int(layers.dilations[number]))
+        flat = graph.add("Reshape", seen, graph.constant([-1, layers.kernel * layers.size]))
+        weight = layers.weight[number].reshape(-1, layers.size)
+        y = graph.dense(flat, weight, graph.constant(layers.bias[number]))
+        x = graph.add("Add", x, graph.add("Relu", graph.norm(y, layers.gain[number], layers.shift[number])))
+    after = graph.add("Concat", *last, axis=0) if len(last) > 1 else last[0]
+    return graph.norm(x, *(term[0] for term in layers.last)), after
 
 
 def ready(graph: Graph, held: str, rows: str, features: LogMel, last: Convolution) -> tuple[str, str]:

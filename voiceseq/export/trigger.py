@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from voiceseq.export.graph import Graph
-from voiceseq.export.stream import STRIDED, StreamGraph, last_rows, numbers, windows
+from voiceseq.export.stream import STRIDED, StreamGraph, last_rows, numbers, residual, windows
 from voiceseq.inference.lean import LEVEL, SPREAD, Gru, Head, LeanNetwork, Residual
 from voiceseq.inference.lean_opinion import LEAST, RECENT, Opinions
 
@@ -86,20 +86,8 @@ class TriggerGraph(StreamGraph):
 
     def _residual(self, graph: Graph, x: str, name: str, layers: Residual, every: str) -> str:
         """``(time, size)`` -> the same shape."""
-        rows = layers.contexts
-        state = self._state(name, [sum(rows), layers.size])
-        kept = graph.several("Split", len(rows), state, graph.constant(rows), axis=0) if len(rows) > 1 else [state]
-        last = []
-        for number, context in enumerate(kept):
-            held = graph.add("Concat", context, x, axis=0)
-            last.append(last_rows(graph, held, rows[number]))
-            seen = windows(graph, held, every, layers.kernel, 1, int(layers.dilations[number]))
-            flat = graph.add("Reshape", seen, graph.constant([-1, layers.kernel * layers.size]))
-            weight = layers.weight[number].reshape(-1, layers.size)
-            y = graph.dense(flat, weight, graph.constant(layers.bias[number]))
-            x = graph.add("Add", x, graph.add("Relu", graph.norm(y, layers.gain[number], layers.shift[number])))
-        self._next[name] = graph.add("Concat", *last, axis=0) if len(last) > 1 else last[0]
-        return graph.norm(x, *(term[0] for term in layers.last))
+        x, self._next[name] = residual(graph, x, layers, every, self._state(name, [sum(layers.contexts), layers.size]))
+        return x
 
     # --- what is said of the words -----------------------------------------------------------------------------------
 

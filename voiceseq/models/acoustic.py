@@ -23,11 +23,16 @@ from voiceseq.models.encoders import (
     AcousticEncoder,
     AttentionEncoder,
     ChunkedEncoder,
+    ConvolutionEncoder,
     PyramidEncoder,
     RecurrentEncoder,
 )
 
-ENCODERS = ("bilstm", "pyramid", "transformer", "conformer", "causal", "chunked", "whisper", "whisper-chunked")
+ENCODERS = (
+    *("bilstm", "pyramid", "transformer", "conformer", "causal", "chunked", "convolution"),
+    *("whisper", "whisper-chunked"),
+)
+TALL = ("convolution", "whisper", "whisper-chunked")  # recurrent layers may stand above these
 DECODERS = ("none", "recurrent", "transformer")
 # log-mel frames of speech lie around LEVEL; a running mean believes in it as long as PRIOR frames do not say otherwise
 LEVEL, SPREAD, PRIOR = -6.0, 3.0, 100.0
@@ -41,9 +46,9 @@ class AcousticConfig:
 
     ``stride`` frames of the spectrogram make one; ``cell`` is that of recurrent encoders and decoders; ``heads`` and
     ``feed_forward`` (times the size) are for attention; ``conformer_kernel``, ``chunk`` and ``left_chunks`` (in
-    frames and chunks) for conformers; a causal encoder answers ``delay`` frames late; ``above`` Whisper's encoder stand
-    that many recurrent layers of ``above_size``, both ways unless it is chunked. Raises ConfigError with all that is
-    wrong.
+    frames and chunks) for conformers; a causal encoder answers ``delay`` frames late; ``above`` convolutions or
+    Whisper's encoder stand that many recurrent layers of ``above_size``, both ways unless it is chunked. Raises
+    ConfigError with all that is wrong.
     """
 
     symbols: int = 0
@@ -84,8 +89,9 @@ class AcousticConfig:
         late = self.encoder == "causal" or (self.encoder == "whisper-chunked" and self.above > 0)
         if self.delay < 0 or (self.delay and not late):
             wrong.append(f"delay is {self.delay} with the encoder {self.encoder!r}; 0, or more for causal, was wanted")
-        if not 0 <= self.above <= MAX_LAYERS or (self.above and not self.encoder.startswith("whisper")):
-            wrong.append(f"above is {self.above} with the encoder {self.encoder!r}; 0, or more for whisper, was wanted")
+        if not 0 <= self.above <= MAX_LAYERS or (self.above and self.encoder not in TALL):
+            most = f"0, or more for {', '.join(TALL)}, was wanted"
+            wrong.append(f"above is {self.above} with the encoder {self.encoder!r}; {most}")
         if self.encoder == "whisper-chunked" and self.above and self.chunk % 2:
             wrong.append(f"chunk is {self.chunk} under layers that read frames in pairs; an even one was wanted")
         if not 0 <= self.dropout < 1:
@@ -220,6 +226,8 @@ def build_encoder(config: AcousticConfig) -> AcousticEncoder:
         return RecurrentEncoder(**recurrent, causal=True, delay=config.delay)  # type: ignore[arg-type]
     if config.encoder == "pyramid":
         return PyramidEncoder(**recurrent)  # type: ignore[arg-type]
+    if config.encoder == "convolution":
+        return ConvolutionEncoder(size, layers, config.cell, config.above, config.above_size, config.dropout)
     stack = config.stack(size, layers)
     if config.encoder == "transformer":
         return AttentionEncoder(TransformerEncoder(TransformerConfig(**stack)))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from voiceseq.core.conformer import ConformerConfig, ConformerEncoder
-from voiceseq.core.convolution import strided_lengths
+from voiceseq.core.convolution import ResidualConvolutions, strided_lengths
 from voiceseq.core.masks import nest_tensors, zero_padding
 from voiceseq.core.recurrent import Recurrent
 from voiceseq.core.streaming import StreamingEncoder
@@ -106,6 +106,27 @@ def pairs(frames: Tensor) -> Tensor:
     """``(batch, time, features)`` -> ``(batch, ceil(time / 2), 2 features)``: neighbours side by side."""
     frames = nn.functional.pad(frames, (0, 0, 0, frames.shape[1] % 2))
     return frames.unflatten(1, (-1, 2)).flatten(2)
+
+
+class ConvolutionEncoder(AcousticEncoder):
+    """The phone backbone's residual convolutions; ``above`` recurrent layers, both ways, read their frames in pairs.
+
+    Without layers above it looks back only.
+    """
+
+    def __init__(self, size: int, layers: int, cell: str, above: int, above_size: int, dropout: float) -> None:
+        super().__init__()
+        self.convolutions = ResidualConvolutions(size, layers, dropout=dropout)
+        self.above = RecurrentEncoder(2 * size, above_size, cell, above, dropout) if above else None
+        self.causal, self.factor = self.above is None, 1 if self.above is None else 2
+        self.outputs = size if self.above is None else self.above.outputs
+
+    def forward(self, frames: Tensor, lengths: Tensor) -> Encoded:
+        frames, _ = self.convolutions(frames, lengths=lengths)
+        return (frames, lengths) if self.above is None else self.above(pairs(frames), strided_lengths(lengths, 2))
+
+    def advance(self, frames: Tensor, state: Any) -> tuple[Tensor, Any]:
+        return self.convolutions(frames, state)
 
 
 class AttentionEncoder(AcousticEncoder):

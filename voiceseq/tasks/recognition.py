@@ -1,6 +1,7 @@
 """Training acoustic models: CTC, with an attention decoder beside it where the network has one."""
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from voiceseq.text.vocabulary import Level, Vocabulary
 LETTERS = " 'abcdefghijklmnopqrstuvwxyz"
 LEVELS = ("character", "subword")
 SPECIALS = ("blank", "eos")
-HEADS = ("above.", "output.", "decoder.")  # what stands above an encoder
+HEADS = ("above.", "encoder.above.", "output.", "decoder.")  # what stands above an encoder
 PRUNE = (0, 0, 0, 1)  # longer n-grams that occur once are left out of the bundle's language model
 
 
@@ -172,8 +173,8 @@ class RecognitionTask(SequenceTask):
         return optimiser
 
     def own_name(self, name: str) -> str:
-        """Of the phone backbone, too: its recurrent layers are the encoder here."""
-        return name.replace("network.recurrent.", "network.encoder.recurrent.", 1)
+        """Of the phone backbone, too: its convolutions or recurrent layers are the encoder here."""
+        return re.sub(r"^network\.(convolutions|recurrent)\.", r"network.encoder.\1.", name)
 
     def _weights(self, heads: bool) -> list[Parameter]:
         """Those of CTC's output and the decoder, or those of all the rest."""
