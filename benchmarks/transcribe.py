@@ -3,7 +3,8 @@
     python benchmarks/transcribe.py --model BUNDLE [--files 60] [--hours 2] [--json]
 
 Files are utterances of the dev parts of the shared corpora, each a wav of its own. One by one and batches alternate,
-all on one thread; the ratio is that of the medians. The long file is made of the same utterances, with pauses; its
+all on one thread; the ratio is that of the medians. The same is asked of the command: one for all files, and one for
+each of them, which loads the model anew. The long file is made of the same utterances, with pauses; its
 peak memory is that of a process which does nothing else. Noise and music are those that no training has heard, each
 a file of its own, and silence of the computer's making.
 """
@@ -32,6 +33,7 @@ from voiceseq.inference.transcriber import Failure, Settings, Transcriber
 
 SPEECH = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "speech"
 CORPORA = ("librispeech", "commonvoice", "speechocean762", "harpervalley")
+COMMANDS = 12  # files of which each has a command of its own
 REPEATS, HELD_OUT_NOISE = 3, 0.4  # the share of noises that conf/data keeps for tests
 MEMORY = """
 import resource, sys, torch, voiceseq
@@ -45,7 +47,7 @@ def measure(model: str, files: int = 60, hours: float = 2.0) -> dict[str, Any]:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         paths = write_files(Path(folder), files)
-        rows = [batches(voiceseq.load(model), paths)]
+        rows = [batches(voiceseq.load(model), paths), commands(model, paths[:COMMANDS])]
         rows += nothing_said(voiceseq.load(model))
         if hours:
             rows.append(memory(model, write_long(Path(folder), paths, hours)))
@@ -94,6 +96,24 @@ def batches(transcriber: Transcriber, paths: list[Path]) -> dict[str, Any]:
         "target": 3.0,
         "met": reference >= 3.0 * ours,
         "same texts": texts[Settings.batch_s] == texts[0.0],
+    }
+
+
+def commands(model: str, paths: list[Path]) -> dict[str, Any]:
+    def run(*files: Path) -> float:
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "voiceseq", "transcribe", "--model", model, "--threads", "1"]
+        subprocess.run([*command, *map(str, files)], capture_output=True, check=True)
+        return time.perf_counter() - began
+
+    ours, reference = run(*paths), sum(run(path) for path in paths)
+    return {
+        "case": f"`voiceseq transcribe` of {len(paths)} files: one command against a command each",
+        "ours_s": ours,
+        "reference_s": reference,
+        "ratio": reference / ours,
+        "target": 3.0,
+        "met": reference >= 3.0 * ours,
     }
 
 

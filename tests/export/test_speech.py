@@ -38,6 +38,7 @@ STREAMS = {
     "causal gru": {"encoder": "causal", "cell": "gru", "stride": 2},
     "late": {"encoder": "causal", "delay": 3},
     "convolution": {"encoder": "convolution", "layers": 3},
+    "convolution, late": {"encoder": "convolution", "above": 2, "above_size": 5, "delay": 3},
     "late gru": {"encoder": "causal", "cell": "gru", "delay": 200},
     "chunked": {"encoder": "chunked", "chunk": 4, "left_chunks": 2},
     "without a past": {"encoder": "chunked", "chunk": 3, "left_chunks": 0, "layers": 1},

@@ -40,7 +40,11 @@ TINY = AcousticConfig(
 )
 
 LATE = {"chunk": 8, "left_chunks": 3, "above": 2, "above_size": 5, "delay": 3}  # of Whisper on a stream
-STREAMS = [("causal", 0), ("causal", 3), ("chunked", 0), ("convolution", 0)]
+ABOVE = {"above": 2, "above_size": 5, "delay": 3}
+STREAMS: list[tuple[str, dict[str, int]]] = [
+    *(("causal", {}), ("causal", {"delay": 3}), ("chunked", {})),
+    *(("convolution", {}), ("convolution", ABOVE)),
+]
 
 
 def network(encoder: str = "bilstm", decoder: str = "none", **more: object) -> AcousticNetwork:
@@ -60,6 +64,7 @@ def sound(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
         *((encoder, {}) for encoder in ENCODERS),
         ("causal", {"delay": 3}),
         ("convolution", {"above": 2, "above_size": 5}),
+        ("convolution", ABOVE),
         ("whisper", {"above": 2, "above_size": 5}),
         ("whisper-chunked", LATE),
     ],
@@ -76,11 +81,11 @@ def test_alone_and_padded_are_the_same_and_lengths_are_announced(encoder: str, m
         assert torch.allclose(alone.frames[0], together.frames[row, :count], atol=1e-9)
 
 
-@pytest.mark.parametrize(("encoder", "delay"), [*STREAMS, ("causal", 100)])
+@pytest.mark.parametrize(("encoder", "more"), [*STREAMS, ("causal", {"delay": 100})])
 @settings(max_examples=8, deadline=None)
 @given(cuts=st.lists(st.integers(0, 3000), max_size=6))
-def test_a_stream_gives_what_the_whole_gives(encoder: str, delay: int, cuts: list[int]) -> None:
-    model, (samples, _) = network(encoder, delay=delay), sound(3000)
+def test_a_stream_gives_what_the_whole_gives(encoder: str, more: dict[str, int], cuts: list[int]) -> None:
+    model, (samples, _) = network(encoder, **more), sound(3000)
     edges = [0, *sorted(cuts), 3000]
     state, found = None, []
     for start, end in pairwise(edges):
@@ -91,9 +96,9 @@ def test_a_stream_gives_what_the_whole_gives(encoder: str, delay: int, cuts: lis
     assert torch.allclose(torch.cat(found, 1), model(samples).logits, atol=1e-9)
 
 
-@pytest.mark.parametrize(("encoder", "delay"), STREAMS)
-def test_what_streams_looks_ahead_no_further_than_it_says(encoder: str, delay: int) -> None:
-    model, (samples, _) = network(encoder, delay=delay), sound(3000)
+@pytest.mark.parametrize(("encoder", "more"), STREAMS)
+def test_what_streams_looks_ahead_no_further_than_it_says(encoder: str, more: dict[str, int]) -> None:
+    model, (samples, _) = network(encoder, **more), sound(3000)
     changed = samples.clone()
     changed[:, 2000:] = 0.3
     before, after = model(samples).logits, model(changed).logits

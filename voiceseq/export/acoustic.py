@@ -131,7 +131,9 @@ class StreamingSpeech(StreamGraph):
 
         def body(graph: Graph, held: str, frames: str, count: str) -> str:
             x = self._front(graph, held, frames, count, front)
-            return x if waits else self._spoken(graph, self._backwards(graph, x, count))
+            if isinstance(encoder, ConvolutionEncoder):
+                x = self._convolutions(graph, x, count, lean_residual(encoder))
+            return x if waits else self._spoken(graph, self._recurrent(graph, x))
 
         width = network.config.size if waits else symbols
         value = self._if_frames_are_complete(samples, front.features, front.second, width, body, "front")
@@ -161,18 +163,18 @@ class StreamingSpeech(StreamGraph):
         mean = graph.add("Div", graph.add("Add", sums, graph.constant(PRIOR * LEVEL)), believed)
         return graph.add("Sub", x, graph.add("Cast", mean, to=TensorProto.FLOAT))
 
-    def _backwards(self, graph: Graph, x: str, count: str) -> str:
-        """What looks back only and waits for nothing."""
-        encoder = self.network.encoder
-        if not isinstance(encoder, ConvolutionEncoder):
-            return self._recurrent(graph, x)
-        layers = lean_residual(encoder)
+    def _convolutions(self, graph: Graph, x: str, count: str, layers: Residual) -> str:
         rows = self._state("rows", [sum(layers.contexts), layers.size])
         x, self._next["rows"] = residual(graph, x, layers, numbers(graph, count), rows)
         return x
 
     def _recurrent(self, graph: Graph, x: str) -> str:
-        network: Any = self.network.encoder.recurrent
+        encoder: Any = self.network.encoder
+        if isinstance(encoder, ConvolutionEncoder):
+            encoder = encoder.above
+        if encoder is None:
+            return x
+        network = encoder.recurrent
         names = [[f"{kind}{layer}" for kind in "hc"[: network.state_tensors]] for layer in range(network.layers)]
         states = [[self._state(name, [1, 1, network.hidden_size]) for name in row] for row in names]
         x, after = recurrent(graph, x, network, states)

@@ -47,7 +47,7 @@ class AcousticConfig:
     ``stride`` frames of the spectrogram make one; ``cell`` is that of recurrent encoders and decoders; ``heads`` and
     ``feed_forward`` (times the size) are for attention; ``conformer_kernel``, ``chunk`` and ``left_chunks`` (in
     frames and chunks) for conformers; a causal encoder answers ``delay`` frames late; ``above`` convolutions or
-    Whisper's encoder stand that many recurrent layers of ``above_size``, both ways unless it is chunked. Raises
+    Whisper's encoder stand that many recurrent layers of ``above_size``, both ways unless they answer late. Raises
     ConfigError with all that is wrong.
     """
 
@@ -86,7 +86,7 @@ class AcousticConfig:
         for name, valid in (("encoder", ENCODERS), ("decoder", DECODERS)):
             if getattr(self, name) not in valid:
                 wrong.append(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(valid)}")
-        late = self.encoder == "causal" or (self.encoder == "whisper-chunked" and self.above > 0)
+        late = self.encoder == "causal" or (self.encoder in ("convolution", "whisper-chunked") and self.above > 0)
         if self.delay < 0 or (self.delay and not late):
             wrong.append(f"delay is {self.delay} with the encoder {self.encoder!r}; 0, or more for causal, was wanted")
         if not 0 <= self.above <= MAX_LAYERS or (self.above and self.encoder not in TALL):
@@ -227,7 +227,9 @@ def build_encoder(config: AcousticConfig) -> AcousticEncoder:
     if config.encoder == "pyramid":
         return PyramidEncoder(**recurrent)  # type: ignore[arg-type]
     if config.encoder == "convolution":
-        return ConvolutionEncoder(size, layers, config.cell, config.above, config.above_size, config.dropout)
+        return ConvolutionEncoder(
+            size, layers, config.cell, config.above, config.above_size, config.dropout, config.delay
+        )
     stack = config.stack(size, layers)
     if config.encoder == "transformer":
         return AttentionEncoder(TransformerEncoder(TransformerConfig(**stack)))

@@ -111,22 +111,36 @@ def pairs(frames: Tensor) -> Tensor:
 class ConvolutionEncoder(AcousticEncoder):
     """The phone backbone's residual convolutions; ``above`` recurrent layers, both ways, read their frames in pairs.
 
-    Without layers above it looks back only.
+    Without layers above it looks back only. With a ``delay`` the layers above do so too: they read every frame and
+    answer that many frames late.
     """
 
-    def __init__(self, size: int, layers: int, cell: str, above: int, above_size: int, dropout: float) -> None:
+    def __init__(
+        self, size: int, layers: int, cell: str, above: int, above_size: int, dropout: float, delay: int = 0
+    ) -> None:
         super().__init__()
         self.convolutions = ResidualConvolutions(size, layers, dropout=dropout)
-        self.above = RecurrentEncoder(2 * size, above_size, cell, above, dropout) if above else None
-        self.causal, self.factor = self.above is None, 1 if self.above is None else 2
+        self.causal, self.lookahead = above == 0 or delay > 0, delay
+        self.factor = 1 if self.causal else 2
+        inputs = self.factor * size
+        self.above = RecurrentEncoder(inputs, above_size, cell, above, dropout, self.causal, delay) if above else None
         self.outputs = size if self.above is None else self.above.outputs
 
     def forward(self, frames: Tensor, lengths: Tensor) -> Encoded:
         frames, _ = self.convolutions(frames, lengths=lengths)
-        return (frames, lengths) if self.above is None else self.above(pairs(frames), strided_lengths(lengths, 2))
+        if self.above is None:
+            return frames, lengths
+        return self.above(frames, lengths) if self.causal else self.above(pairs(frames), strided_lengths(lengths, 2))
 
     def advance(self, frames: Tensor, state: Any) -> tuple[Tensor, Any]:
-        return self.convolutions(frames, state)
+        below, above = (None, None) if state is None else state
+        frames, below = self.convolutions(frames, below)
+        if self.above is not None:
+            frames, above = self.above.advance(frames, above)
+        return frames, (below, above)
+
+    def flush(self, state: Any) -> Tensor | None:
+        return None if state is None or self.above is None else self.above.flush(state[1])
 
 
 class AttentionEncoder(AcousticEncoder):
