@@ -62,7 +62,7 @@ def main() -> None:
                 continue
             write_audio(path, said.samples, RATE)
             duration = len(said.samples) / RATE
-            row = {"id": path.stem, "audio": path.name, "offset": 0.0, "duration": duration}
+            row = {"id": f"{args.out.name}-{path.stem}", "audio": path.name, "offset": 0.0, "duration": duration}
             manifest.write(json.dumps(row | {"text": text, "speaker": voice.label}) + "\n")
             manifest.flush()
             seconds += duration

@@ -1,4 +1,5 @@
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +9,8 @@ from voiceseq.audio.augment import AugmentConfig, Augmenter, Gain, Speed
 from voiceseq.audio.files import write_audio
 from voiceseq.datasets.manifest import Clip
 from voiceseq.datasets.speech import Hardening, SpeechBatches, Spoken
-from voiceseq.datasets.teachers import Lessons
-from voiceseq.errors import InputError
+from voiceseq.datasets.teachers import Lessons, learn_lessons
+from voiceseq.errors import ConfigError, InputError
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +89,9 @@ def test_impossible_batches_are_refused(spoken: list[Spoken]) -> None:
         SpeechBatches(spoken, 16_000, 0.1, 1)
     with pytest.raises(InputError, match="no clips"):
         SpeechBatches([], 16_000, 1.0, 1)
+
+
+def test_clips_of_one_id_are_not_taught_each_others_lessons(tmp_path: Path) -> None:
+    clips = [Clip("1", Path("a.flac"), 1.0), Clip("1", Path("b.flac"), 2.0)]
+    with pytest.raises(ConfigError, match="2 clips came with 1 ids"):
+        learn_lessons(clips, tmp_path, tmp_path / "lessons.npz")

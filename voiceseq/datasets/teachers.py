@@ -5,6 +5,7 @@ The teacher is Google's speech embedding (Apache-2.0) as ONNX files, ``melspectr
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,19 @@ class Lessons:
 
 
 def learn_lessons(clips: Sequence[Clip], teacher: str | Path, cache: str | Path) -> Lessons:
-    """The lessons of these clips: read from ``cache`` (an ``.npz``), or made and written there."""
+    """The lessons of these clips: read from ``cache`` (an ``.npz``), or made and written there.
+
+    Raises ConfigError for an id that comes twice, whose clips would be taught each other's lessons, and for a cache
+    that lacks some of the clips.
+    """
     cache = Path(cache)
+    times = Counter(clip.id for clip in clips)
+    if len(times) < len(clips):
+        twice = times.most_common(1)[0][0]
+        raise ConfigError(
+            f"{len(clips)} clips came with {len(times)} ids ({twice!r} comes twice); lessons are kept by id: give each "
+            "clip one of its own"
+        )
     if cache.exists():
         with np.load(cache, allow_pickle=False) as stored:
             places = {name: (int(a), int(b)) for name, a, b in json.loads(str(stored["places"]))}
