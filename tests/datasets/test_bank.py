@@ -10,7 +10,7 @@ import pytest
 
 from voiceseq.bundles import load_bundle, save_bundle
 from voiceseq.datasets import bank as bank_module
-from voiceseq.datasets.bank import AFTER_S, Bank, Stream, Utterance, weights_sha256, write_bank
+from voiceseq.datasets.bank import AFTER_S, Bank, Stream, Utterance, those_that_fit, weights_sha256, write_bank
 from voiceseq.errors import BundleError, InputError
 
 FRAME_S, SHA = 0.03, "ab" * 32
@@ -137,6 +137,18 @@ def test_the_finest_levels_that_fit_are_taken(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(bank_module, "MAX_BANK", sizes[8] - 1)
     with pytest.raises(InputError, match="h fit"):
         save((64, 32, 8))
+
+
+def test_of_what_does_not_fit_every_kind_loses_its_last_streams(tmp_path: Path) -> None:
+    streams = [Stream(kind, kind, wandering(7 * n, 4000)) for n in range(8) for kind in ("speech", "noise")]
+    licences = {"speech": "CC0", "noise": "CC0"}
+    assert those_that_fit(streams) == streams
+    for most in (14_000, 9_000):
+        kept = those_that_fit(streams, most)
+        counts = {kind: sum(stream.kind == kind for stream in kept) for kind in licences}
+        assert 2 <= counts["speech"] == counts["noise"] < 8
+        assert all(one is other for one, other in zip(kept, streams, strict=False))
+        write_bank(kept, SHA, tmp_path / str(most), frame_s=FRAME_S, licences=licences, most=most)
 
 
 def test_files_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

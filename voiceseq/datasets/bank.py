@@ -12,6 +12,7 @@ bundle (kind ``bank``): entropy-coded levels in files of at most 20 MB, and what
 import json
 import lzma
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from voiceseq.text.normalise import normalise
 KINDS = ("speech", "noise", "music")
 LEVELS = (64, 48, 32, 24, 16)  # the finest that fits is taken
 MAX_FILE, MAX_BANK = 20_000_000, 40_000_000  # bytes
+ROOM = 0.98  # of them; the rest is for what is said where
 MAX_UNPACKED = 1 << 28
 SAID, TABLE = "utterances.json.xz", "frequencies.xz"
 AFTER_S = 0.3  # what was said is heard in the frames a little after its end
@@ -191,8 +193,7 @@ def write_bank(
     most = MAX_BANK if most is None else most
     said = _pack([[[u.start, u.end, u.text] for u in stream.utterances] for stream in streams])
     for count in levels:
-        coder, coded = _coded(streams, count)
-        table = lzma.compress(coder.frequencies.astype("<u2").tobytes())
+        coder, coded, table = _coded(streams, count)
         total = sum(map(len, coded)) + len(table) + len(said)
         if total <= most:
             break
@@ -218,6 +219,21 @@ def write_bank(
     )
 
 
+def those_that_fit(streams: Sequence[Stream], most: int | None = None, levels: int = LEVELS[-1]) -> list[Stream]:
+    """The streams less the last of each kind, where all of them would take more than ``most`` bytes (else 40 MB)."""
+    _, coded, table = _coded(streams, levels)
+    sizes = [len(data) for data in coded]
+    room = (ROOM * (MAX_BANK if most is None else most) - len(table)) / sum(sizes)
+    whole, taken, kept = Counter[str](), Counter[str](), []
+    for stream, size in zip(streams, sizes, strict=True):
+        whole[stream.kind] += size
+    for stream, size in zip(streams, sizes, strict=True):
+        taken[stream.kind] += size
+        if taken[stream.kind] <= room * whole[stream.kind]:
+            kept.append(stream)
+    return kept
+
+
 def _check(streams: Sequence[Stream], licences: Mapping[str, str]) -> None:
     if not any(len(stream.frames) for stream in streams):
         raise InputError("a bank of nothing was asked for; streams with frames were wanted")
@@ -234,10 +250,12 @@ def _check(streams: Sequence[Stream], licences: Mapping[str, str]) -> None:
         raise InputError(f"frames of sizes {sorted(sizes)} came; one backbone's were wanted")
 
 
-def _coded(streams: Sequence[Stream], levels: int) -> tuple[FrameCoder, list[bytes]]:
+def _coded(streams: Sequence[Stream], levels: int) -> tuple[FrameCoder, list[bytes], bytes]:
+    """The coder, what it made of the streams, and its table."""
     codes: list[Codes] = [quantise(stream.frames, levels) for stream in streams]
     coder = FrameCoder.learn(codes, codes[0].shape[1], levels)
-    return coder, [coder.encode(one) for one in codes]
+    table = lzma.compress(coder.frequencies.astype("<u2").tobytes())
+    return coder, [coder.encode(one) for one in codes], table
 
 
 def _filed(streams: Sequence[Stream], coded: Sequence[bytes]) -> tuple[tuple[Entry, ...], dict[str, bytes]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from voiceseq.audio.augment import AugmentConfig, Augmenter, Codec, Equaliser, Gain, Noise, RoomEffect, Speed
 from voiceseq.audio.files import read_clip
-from voiceseq.datasets.bank import KINDS, Stream, Utterance, write_bank
+from voiceseq.datasets.bank import KINDS, Stream, Utterance, those_that_fit, write_bank
 from voiceseq.datasets.manifest import Clip, held_out, read_manifest
 from voiceseq.datasets.recordings import Recordings
 from voiceseq.errors import ConfigError, InputError
@@ -258,9 +258,10 @@ def build_bank(
         share: of the scenes of speech that are augmented. Noise and music are left as they are; where there are too
             few hours of them they are heard again, changed. The noises mixed in are the bank's own.
         most: bytes of the bank, else 40 MB.
-        told: hears how far it is.
+            What does not fit is left out, of every kind the same share.
+        told: hears how far it is, and what was left out.
 
-    Raises InputError where nothing is left or it does not fit.
+    Raises InputError where nothing is left.
     """
     if not 0 <= share <= 1:
         raise ConfigError(f"{share} of the speech was to be augmented; a share from 0 to 1 was wanted")
@@ -281,12 +282,15 @@ def build_bank(
             streams.append(heard(piece, source, listen, frame_s))
             heard_s += len(piece.samples) / SAMPLE_RATE
             told(f"{heard_s / 3600:.2f} h: {source.kind}, {source.name}")
+    fitting = those_that_fit(streams, most)
+    if lost := sum(len(stream.frames) for stream in streams) - sum(len(stream.frames) for stream in fitting):
+        told(f"{lost * frame_s / 3600:.2f} h were left out: they do not fit")
     stated: dict[str, dict[str, None]] = {}  # each licence of a source once, in their order
     for source in sources:
         stated.setdefault(source.name, {}).update(dict.fromkeys(source.licence.split(", ")))
     licences = {name: ", ".join(names) for name, names in stated.items()}
     settings = {"augment": asdict(augment), "augmented share": share, "seed": seed}
-    return write_bank(streams, backbone, folder, frame_s=frame_s, licences=licences, most=most, extra=settings)
+    return write_bank(fitting, backbone, folder, frame_s=frame_s, licences=licences, most=most, extra=settings)
 
 
 def heard(piece: Piece, source: Source, listen: Listen, frame_s: float) -> Stream:
