@@ -81,9 +81,10 @@ def noise_from_outside(model: Any) -> list[str]:
 def vector_from_outside(model: Any, number: str) -> Array | None:
     """Take out the lookup of a speaker's number: its table is returned, its result becomes the input ``vector``."""
     helper, proto = need("onnx").helper, need("onnx").TensorProto
-    lookups = [node for node in model.graph.node if node.op_type == "Gather" and number in node.input]
-    if not lookups:
+    given = next((one for one in model.graph.input if one.name == number), None)
+    if given is None:  # one speaker alone; its weights may go by any name, that of the number too
         return None
+    lookups = [node for node in model.graph.node if node.op_type == "Gather" and number in node.input]
     (lookup,) = lookups
     table = initializer(model, lookup.input[0])
     assert table is not None
@@ -92,7 +93,7 @@ def vector_from_outside(model: Any, number: str) -> Array | None:
             if name == lookup.output[0]:
                 node.input[i] = "vector"
     model.graph.node.remove(lookup)
-    model.graph.input.remove(next(i for i in model.graph.input if i.name == number))
+    model.graph.input.remove(given)
     model.graph.input.append(helper.make_tensor_value_info("vector", proto.FLOAT, [1, table.shape[1]]))
     return table
 
