@@ -320,6 +320,13 @@ def test_what_ffmpeg_says_may_be_read_late(tmp_path, monkeypatch):
 
 
 @needs_ffmpeg
+def test_pictures_without_sound_are_called_so(tmp_path):
+    ffmpeg("-f", "lavfi", "-i", "color=s=16x16:d=0.2", tmp_path / "x.mp4")
+    with pytest.raises(AudioError, match=r"x\.mp4 has no sound track"):
+        read_audio(tmp_path / "x.mp4")
+
+
+@needs_ffmpeg
 def test_a_cut_m4a_is_recovered(tmp_path):
     write_audio(tmp_path / "s.wav", noise(10 * RATE), RATE)
     path = tmp_path / "x.m4a"

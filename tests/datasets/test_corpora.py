@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voiceseq.datasets.corpora import KINDS, Found, Layout, Skipped
-from voiceseq.datasets.corpora.prepare import Report, Wanted, audio_duration, select, split_by_speaker, summary
+from voiceseq.datasets.corpora.prepare import Report, Wanted, audio_length, select, split_by_speaker, summary
 from voiceseq.datasets.manifest import Clip, read_manifest, write_manifest
 from voiceseq.errors import InputError
 
@@ -369,6 +369,21 @@ def test_every_reason_is_counted_with_its_first_examples(tmp_path):
     assert report.examples["refused command"] == ["u1 (rm |)"]
 
 
+@pytest.mark.parametrize("suffix", ["wav", "ogg"])
+def test_a_text_is_not_that_of_half_a_recording(tmp_path, suffix):
+    """Whoever learns from it would learn words that nobody says; a part that is there, or no text at all, is fine."""
+    rng = np.random.default_rng(1)
+    path = tmp_path / f"x.{suffix}"
+    soundfile.write(path, rng.normal(0, 0.1, 80_000).astype("float32"), 8000)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    whole, part = Found("whole", path, "words"), Found("part", path, "words", duration=1.0)
+    clips, report = keep([whole, part])
+    assert [clip.id for clip in clips] == ["part"]
+    assert (report.counts, report.failed) == ({"audio cut short": 1}, 1)
+    assert f"whole ({path} is cut short" in report.examples["audio cut short"][0]
+    assert len(keep([whole], text="ignore")[0]) == 1
+
+
 def test_a_skipped_clip_does_not_take_the_id_of_a_good_one(tmp_path):
     audio = sound(tmp_path / "1.wav")
     clips, report = keep([Found("a", audio, None), Found("a", audio, "words")])
@@ -386,7 +401,7 @@ def test_times_that_pass_the_end_by_rounding_end_with_the_audio(tmp_path):
 def test_real_clips_go_through_a_kaldi_folder(tmp_path, shared):
     """The shared dev set written as segments comes back as the same clips."""
     theirs = read_manifest(shared / "data/speech/librispeech/manifest-dev.jsonl")
-    audio_duration.cache_clear()
+    audio_length.cache_clear()
     put(tmp_path / "wav.scp", f"dev-00 {theirs[0].audio}\n")
     put(tmp_path / "segments", "".join(f"{c.id} dev-00 {c.offset} {c.offset + c.duration}\n" for c in theirs))
     put(tmp_path / "text", "".join(f"{c.id} {c.text.upper()}\n" for c in theirs))

@@ -220,6 +220,32 @@ def test_sounds_that_cannot_be_heard(echo: Aligner, tmp_path: Path) -> None:
         echo.align(np.zeros(1, np.float32), "the cab", RATE)
 
 
+def test_less_than_a_frame_is_said_in_plain_words(phones: Aligner) -> None:
+    with pytest.raises(InputError, match=r"\(2 words\) does not fit into 0.01 s of sound, which is less than a frame"):
+        phones.align(silence(0.01), "the cab", RATE)
+
+
+def test_what_is_wrong_with_a_recording_is_told(echo: Aligner, tmp_path: Path) -> None:
+    path = write_audio(tmp_path / "x.wav", np.concatenate([silence(0.2), say("cab"), silence(2)]), RATE)
+    assert echo.align(path, "cab").warnings == ()
+    path.write_bytes(path.read_bytes()[:-RATE])
+    (warning,) = echo.align(path, "cab").warnings
+    assert "is cut short" in warning
+
+
+@pytest.mark.parametrize("name", ["harper-valley", "english-small"])
+def test_recognisers_that_ship_find_words_where_the_phones_do(phones: Aligner, name: str) -> None:
+    """Two ears that share nothing agree on where the words of a real call are, but for what lies between two words."""
+    path, text = CLIPS / "speech" / "bank-call.flac", "hello this is harper valley national bank my name is linda"
+    sound = read_audio(path, sample_rate=RATE, duration_s=4.3).samples
+    found = Aligner.of(voiceseq.load(name)).align(sound, text, RATE)
+    assert found.text == text
+    assert found.phones == ()
+    assert found.confidence > 0.5
+    for one, other in zip(found.words, phones.align(sound, text, RATE).words, strict=True):
+        assert (one.start, one.end) == (pytest.approx(other.start, abs=0.15), pytest.approx(other.end, abs=0.15))
+
+
 def test_models_that_cannot_align() -> None:
     with pytest.raises(InputError, match="pronouncer"):
         Aligner.of(voiceseq.load("backbone"))

@@ -11,10 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from places import ROOT
 
+import voiceseq
+from voiceseq.audio.files import read_audio
 from voiceseq.bundles import load_bundle, save_bundle
 from voiceseq.core.search import Hypothesis as Found
+from voiceseq.datasets.manifest import Clip
 from voiceseq.errors import BundleError, ConfigError, InputError
+from voiceseq.evaluation.speech import Heard, Hearing, search_report
 from voiceseq.inference import whisper
 from voiceseq.inference.speech import Decoding, Samples
 from voiceseq.inference.whisper import WhisperRecogniser, WhisperSettings, banned, listened, repetitive, word_groups
@@ -196,6 +201,23 @@ def test_a_language_model_orders_the_n_best(tmp_path: Path) -> None:
     ours.lm = read_arpa(tmp_path / "lm.arpa")  # as a bundle brings one
     assert ours.recognise(sounds, Decoding(decoder="beam", beam=6, lm_weight=50.0))[0][0].text == after[0].text
     assert ours.recognise(sounds, Decoding(decoder="beam", beam=6, lm_weight=0.0))[0][0].text == before[0].text
+
+
+def test_given_texts_are_scored_as_the_search_scores_them() -> None:
+    """Of what a search finds best it says the same again; a better text that it missed is its fault."""
+    path, seconds = ROOT / "data" / "clips" / "speech" / "bank-call.flac", 4.3
+    ours, sound = voiceseq.load("harper-valley").recogniser, read_audio(path, sample_rate=16_000, duration_s=seconds)
+    for decoder in ("greedy", "beam", "rescore"):
+        decoding = Decoding(decoder=decoder, nbest=1 if decoder == "greedy" else 3)
+        found = ours.recognise([sound.samples], decoding)[0]
+        again = ours.score_texts(sound.samples, [one.text for one in found], decoding)
+        # of the best: lesser readings may be spelt in rarer pieces; 8 bits round by the rows that come together
+        assert again[0] == pytest.approx(found[0].score, abs=1e-2)
+        best, clip = found[0], Clip("x", path, seconds, text=found[0].text)
+        missed, worse = Heard(clip, best.text, f"{best.text} zzz", best), Heard(clip, "zzz", best.text, best)
+        report = search_report(ours, Hearing([missed, worse], [], seconds, 0.1), decoding)
+        assert report is not None
+        assert (report["search"]["count"], report["model"]["count"]) == (1, 1)
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -3,12 +3,16 @@
 import dataclasses
 import gzip
 import math
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hydra.utils import instantiate
+from places import ROOT
 
 from voiceseq.audio.augment import AugmentConfig, Masks
 from voiceseq.audio.features import FeatureConfig
@@ -23,6 +27,7 @@ from voiceseq.models.acoustic import AcousticConfig, AcousticOutput
 from voiceseq.models.backbone import Backbone, BackboneConfig
 from voiceseq.tasks.base import OptimiserConfig
 from voiceseq.tasks.recognition import RecognitionData, RecognitionTask
+from voiceseq.training.config import compose_config
 from voiceseq.training.run import start_from
 
 TINY = AcousticConfig(channels=12, size=24, layers=1, dropout=0.0, heads=2, decoder_size=16)
@@ -82,6 +87,27 @@ def test_a_clip_that_augmentation_made_too_short_is_counted_and_not_zeroed(tmp_p
     assert task.logged["train/too short"] == 1
     with pytest.raises(InputError, match="1 of 2 targets are longer"):
         task.eval().loss(short)
+
+
+def test_the_command_for_own_speech_in_the_docs_trains(tmp_path: Path) -> None:
+    """As a shell cuts it, with the user's own folder and nothing of anybody else's."""
+    page = (ROOT / "docs" / "recognition.md").read_text()
+    command = re.search(r"^voiceseq train (.*data\.folder=\.(?:.*\\\n)*.*)$", page, re.MULTILINE)
+    assert command
+    words = [word.replace("my.jsonl", "m.jsonl").replace("dev.jsonl", "m.jsonl") for word in shlex.split(command[1])]
+    write_clips(tmp_path, [("hello there", 2.0), ("yes", 2.0), ("no", 2.0)])
+    small = [f"data.folder={tmp_path}", "data.level=character", "data.hard_from=0", "data.hard_share=1"]
+    config = compose_config([word for word in words if word != "\n"] + small)
+    data = instantiate(config.data, _convert_="all")
+    assert data.sources == [{"name": "my recordings", "licence": "mine"}]
+    assert data.batches(0).augmented
+
+
+def test_a_licence_wants_the_name_of_what_it_is_for(tmp_path: Path) -> None:
+    write_clips(tmp_path, [("hello there", 2.0)])
+    for wrong in ("mine", "mine:", ": mine"):
+        with pytest.raises(ConfigError, match=f"{wrong!r} came; 'name of the corpus: its licence' was wanted"):
+            make_data(tmp_path, licences=[wrong])
 
 
 def test_subwords_spell_every_text(tmp_path: Path) -> None:

@@ -63,6 +63,9 @@ class Decoder:
         """Frames ``start .. start + count`` (None: to the end) in blocks of at most ``size``."""
         raise NotImplementedError
 
+    def note_cut_end(self) -> None:
+        """Note in ``problems`` that the end of the file is missing, where that is seen without decoding all of it."""
+
     def close(self) -> None:
         raise NotImplementedError
 
@@ -175,7 +178,7 @@ class SoundFileDecoder(Decoder):
         if at < end:
             self._note_missing(promised, at)
         elif at == promised:
-            self._note_cut_end(promised)
+            self.note_cut_end()
 
     def _read(self, count: int) -> Block:
         """Up to ``count`` frames; where the decoder gives up, those before that place."""
@@ -186,8 +189,9 @@ class SoundFileDecoder(Decoder):
             read = np.isfinite(block).all(1)
             return block[: count if read.all() else int(read.argmin())]
 
-    def _note_cut_end(self, frames: int) -> None:
+    def note_cut_end(self) -> None:
         """libsndfile is silent about a wav or ogg file whose end is missing."""
+        frames = self._file.frames
         if self.format.startswith("OGG") and not ogg_has_end(self._path):
             seconds = frames / self.sample_rate
             self.problems.append(f"{self.name} is cut short: its last page is missing; {seconds:.2f} s are used")
@@ -301,6 +305,8 @@ class FfmpegDecoder(Decoder):
             header = read_wave_header(self._pipe)
         if header is None:
             self._listener.join(1.0)
+            if any(line.endswith("matches no streams.") for line in self._said):
+                raise AudioError(f"{self.name} has no sound track, pictures alone; a file with sound was wanted")
             said = self._said[-1] if self._said else "nothing"
             raise AudioError(f"{self.name} holds no sound that can be read ({reason}; ffmpeg says: {said})")
         self.sample_rate, self.channels = header.sample_rate, header.channels

@@ -46,12 +46,16 @@ class Audio:
 
 @dataclass(frozen=True)
 class AudioInfo:
-    """What a file says of itself, before it is decoded; through ffmpeg ``frames`` is near the truth or None."""
+    """What a file says of itself, before it is decoded; through ffmpeg ``frames`` is near the truth or None.
+
+    ``problems`` say that its end is missing, where that is seen so early (wav, ogg).
+    """
 
     sample_rate: int
     channels: int
     frames: int | None
     format: str
+    problems: tuple[str, ...] = ()
 
     @property
     def duration_s(self) -> float | None:
@@ -61,7 +65,8 @@ class AudioInfo:
 def audio_info(path: str | Path) -> AudioInfo:
     """Sample rate, channels, length and format of a file. Raises ``AudioError`` for what cannot be read."""
     with open_decoder(path) as file:
-        return AudioInfo(file.sample_rate, file.channels, file.frames, file.format)
+        file.note_cut_end()
+        return AudioInfo(file.sample_rate, file.channels, file.frames, file.format, tuple(file.problems))
 
 
 def read_audio(

@@ -50,6 +50,8 @@ def align(args: argparse.Namespace) -> int:
         raise InputError(f"--plot {args.plot} cannot be written: there is no such folder")
     text = read_words(args.text)
     found = open_aligner(args).align(args.audio, text)
+    for warning in found.warnings:
+        print(f"voiceseq: warning: {warning}", file=sys.stderr)
     if found.confidence < UNLIKELY:
         print(f"voiceseq: {args.audio}: the text hardly fits the sound; is it the right one?", file=sys.stderr)
     if args.out is not None:

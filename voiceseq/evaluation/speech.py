@@ -26,6 +26,7 @@ from voiceseq.evaluation.search_errors import analyse_search
 from voiceseq.inference.recogniser import CTC_DECODERS, AcousticRecogniser
 from voiceseq.inference.speech import SAMPLE_RATE, Decoding, Hypothesis, Samples
 from voiceseq.inference.transcriber import Transcriber
+from voiceseq.inference.whisper import WhisperRecogniser
 from voiceseq.text.normalise import normalise
 
 MOST = 20  # confused words that are listed
@@ -302,24 +303,42 @@ def calibration(heard: Iterable[Heard]) -> Row | None:
 def search_report(recogniser: Any, hearing: Hearing, decoding: Decoding) -> Row | None:
     """For each wrong sentence: does the model prefer the reference (the search is at fault) or what was heard?
 
-    Both are scored by CTC, summed over all paths, and what the search adds to it (language model, hotwords). None
-    where something else searched: another kind of recogniser, or a decoder that is not of CTC alone.
+    Both are scored by CTC, summed over all paths, and what the search adds to it (language model, hotwords); by a
+    Whisper that was taught texts in small letters (it has CTC) as its search does, in clips of a piece's length. None
+    where something else searched: another kind of recogniser, or a decoder of attention beside CTC.
     """
+    heard_all = hearing.heard
+    if isinstance(recogniser, WhisperRecogniser) and recogniser.letters is not None:
+        heard_all = [one for one in heard_all if one.clip.duration <= recogniser.longest_s]
+    wrong = [one for one in heard_all if one.text != one.reference]
+    scored = _all_scores(recogniser, wrong, decoding)
+    if scored is None:
+        return None
+    heard, said = [one.text for one in wrong], [one.reference for one in wrong]
+    analysis = analyse_search(heard, said, lambda texts: [pair[int(texts is said)] for pair in scored])
+    faults = {str(row["fault"]): {"count": row["count"], "of_wrong": row["of_wrong"]} for row in analysis.table()}
+    return {"wrong": len(wrong), "of": len(heard_all), **faults}
+
+
+def _all_scores(recogniser: Any, wrong: Sequence[Heard], decoding: Decoding) -> list[tuple[float, float]] | None:
+    """Of what was heard and of what was said, for each clip; None where there is no telling."""
+    if isinstance(recogniser, WhisperRecogniser) and recogniser.letters is not None:
+        pairs = (recogniser.score_texts(_samples(one), (one.text, one.reference), decoding) for one in wrong)
+        return [(heard, said) for heard, said in pairs]
     decoder = decoding.decoder or recogniser.decoders[0]
     if decoder not in CTC_DECODERS or not isinstance(recogniser, AcousticRecogniser):
         return None
     models: Models = (None, []) if decoder == "greedy" else (recogniser.fusion(decoding), recogniser.scorers(decoding))
-    wrong = [one for one in hearing.heard if one.text != one.reference]
-    scored = [_scores(recogniser, one, models) for one in wrong]
-    heard, said = [one.text for one in wrong], [one.reference for one in wrong]
-    analysis = analyse_search(heard, said, lambda texts: [pair[int(texts is said)] for pair in scored])
-    faults = {str(row["fault"]): {"count": row["count"], "of_wrong": row["of_wrong"]} for row in analysis.table()}
-    return {"wrong": len(wrong), "of": len(hearing.heard), **faults}
+    return [_scores(recogniser, one, models) for one in wrong]
+
+
+def _samples(one: Heard) -> Samples:
+    return read_clip(one.clip.audio, one.clip.offset, one.clip.duration, SAMPLE_RATE)
 
 
 def _scores(recogniser: AcousticRecogniser, one: Heard, models: Models) -> tuple[float, float]:
     """Of what was heard and of what was said; minus infinity for what the vocabulary cannot spell."""
-    found = recogniser.hear([read_clip(one.clip.audio, one.clip.offset, one.clip.duration, SAMPLE_RATE)])
+    found = recogniser.hear([_samples(one)])
     options = {"blank": recogniser.blank, "fusion": models[0], "scorers": models[1]}
     options |= {"start": recogniser.eos, "end": recogniser.eos}
 

@@ -6,11 +6,11 @@ symbol for a frame or two and nothing in between, so words are then widened into
 where there is one, else to where they meet.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -26,7 +26,10 @@ from voiceseq.inference.phones import PhoneRecogniser
 from voiceseq.inference.pronounce import Pronouncer, found_dictionary
 from voiceseq.inference.recogniser import AcousticRecogniser
 from voiceseq.inference.speech import SAMPLE_RATE, Samples, Word
+from voiceseq.inference.whisper import WhisperRecogniser
+from voiceseq.models.whisper import FRAME_S
 from voiceseq.text.pronounce import Dictionary, phrase_words
+from voiceseq.text.vocabulary import Vocabulary
 
 BLOCK_S = 20.0  # heard at once
 AROUND_S = 2.0  # what an ear that looks both ways hears before and after each block
@@ -43,12 +46,16 @@ Levels = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Alignment:
-    """The ``words`` of a text with their seconds; ``phones`` where the ear hears phones, else none."""
+    """The ``words`` of a text with their seconds; ``phones`` where the ear hears phones, else none.
+
+    ``warnings`` say what was wrong with the recording (its end is missing, some of it is no number).
+    """
 
     file: str
     duration: float
     words: tuple[Word, ...]
     phones: tuple[Word, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -150,18 +157,33 @@ class PhoneEar:
 
 
 class RecogniserEar:
-    """Hears letters or pieces of words (a bundle of kind ``recogniser``)."""
+    """Hears letters or pieces of words: the CTC of a recogniser. ``listen``: samples -> log_probs (frames, symbols)."""
 
     delay_s = 0.0
 
-    def __init__(self, recogniser: AcousticRecogniser) -> None:
-        self.recogniser, self.blank = recogniser, recogniser.blank
+    def __init__(self, listen: Callable[[Samples], Tensor], vocabulary: Vocabulary, frame_s: float) -> None:
+        self.listen, self.vocabulary, self.frame_s = listen, vocabulary, frame_s
+        self.blank = vocabulary.special("blank")
+
+    @classmethod
+    def of(cls, recogniser: AcousticRecogniser) -> Self:
+        return cls(lambda samples: recogniser.hear([samples]).log_probs[0], recogniser.vocabulary, recogniser.frame_s)
+
+    @classmethod
+    def of_whisper(cls, recogniser: WhisperRecogniser, letters: Vocabulary) -> Self:
+        def listen(samples: Samples) -> Tensor:
+            """Without the frames of the silence that this encoder is given after the sound."""
+            log_probs = recogniser.hear([samples]).log_probs
+            assert log_probs is not None
+            return log_probs[0, : round(len(samples) / SAMPLE_RATE / FRAME_S)]
+
+        return cls(listen, letters, FRAME_S)
 
     def hear(self, blocks: Iterator[Samples]) -> tuple[Tensor, float]:
         """In overlapping pieces, of each of which the middle is kept."""
-        heard, frame_s = [], self.recogniser.frame_s
+        heard, frame_s = [], self.frame_s
         for before, block, after in surrounded(blocks, AROUND_S):
-            (log_probs,) = self.recogniser.hear([np.concatenate((before, block, after))]).log_probs
+            log_probs = self.listen(np.concatenate((before, block, after)))
             first = round(len(before) / SAMPLE_RATE / frame_s)
             last = round((len(before) + len(block)) / SAMPLE_RATE / frame_s) if len(after) else len(log_probs)
             heard.append(log_probs[first:last])
@@ -169,7 +191,7 @@ class RecogniserEar:
 
     def spell(self, words: Sequence[str]) -> tuple[list[Symbols], Symbols]:
         """What stands between two words is found by spelling one twice: a space, or nothing."""
-        encode = self.recogniser.vocabulary.encode
+        encode = self.vocabulary.encode
         spelt = {word: encode(word) for word in set(words)}
         size = len(spelt[words[0]])
         return [spelt[word] for word in words], encode(f"{words[0]} {words[0]}")[size:-size]
@@ -206,11 +228,11 @@ class Aligner:
                 raise InputError("a phone backbone aligns with a pronouncer: give voiceseq.load('pronounce-en'), too")
             return cls(PhoneEar(model, pronouncer, dictionary))
         recogniser = getattr(model, "recogniser", model)
-        if not isinstance(recogniser, AcousticRecogniser):
-            raise BundleError(
-                f"a {type(recogniser).__name__} came; a phone backbone or a recogniser with CTC was wanted"
-            )
-        return cls(RecogniserEar(recogniser))
+        if isinstance(recogniser, AcousticRecogniser):
+            return cls(RecogniserEar.of(recogniser))
+        if isinstance(recogniser, WhisperRecogniser) and recogniser.letters is not None:
+            return cls(RecogniserEar.of_whisper(recogniser, recogniser.letters))
+        raise BundleError(f"a {type(recogniser).__name__} came; a phone backbone or a recogniser with CTC was wanted")
 
     def align(self, source: str | Path | Samples, text: str, sample_rate: int | None = None) -> Alignment:
         """A file, or samples ``(n,)`` with their rate.
@@ -220,15 +242,17 @@ class Aligner:
         """
         words = phrase_words(text)
         spelt, between = self.ear.spell(words)
-        meter = _Meter(_blocks(source, sample_rate))
+        warnings: list[str] = []
+        meter = _Meter(_blocks(source, sample_rate, warnings))
         log_probs, frame_s = self.ear.hear(iter(meter))
         duration = meter.samples / SAMPLE_RATE
+        unfit = f"the text ({len(words)} words) does not fit into {duration:.2f} s of sound"
+        if not len(log_probs):
+            raise InputError(f"{unfit}, which is less than a frame: is it the right recording?")
         try:
             groups = align_words(log_probs, spelt, between, self.ear.blank)
         except InputError as error:
-            raise InputError(
-                f"the text ({len(words)} words) does not fit into {duration:.2f} s of sound: {error}"
-            ) from error
+            raise InputError(f"{unfit}: {error}") from error
         delay_s = min(self.ear.delay_s, groups[0][0].start * frame_s)
         heard = [_seconds(group, frame_s, delay_s, duration) for group in groups]
         ends = widened([(spans[0][0], spans[-1][1]) for spans in heard], np.concatenate(meter.levels), duration)
@@ -237,7 +261,7 @@ class Aligner:
             for word, (start, end), group in zip(words, ends, groups, strict=True)
         )
         name = str(source) if isinstance(source, str | Path) else "samples"
-        return Alignment(name, duration, found, tuple(self._phones(groups, heard, ends)))
+        return Alignment(name, duration, found, tuple(self._phones(groups, heard, ends)), tuple(warnings))
 
     def _phones(
         self, groups: Sequence[Sequence[TokenSpan]], heard: Sequence[Sequence[Span]], words: Sequence[Span]
@@ -264,11 +288,12 @@ def _seconds(group: Sequence[TokenSpan], frame_s: float, delay_s: float, duratio
 # --- sound -----------------------------------------------------------------------------------------------------------
 
 
-def _blocks(source: str | Path | Samples, sample_rate: int | None) -> Iterator[Samples]:
-    """Blocks at 16 kHz."""
+def _blocks(source: str | Path | Samples, sample_rate: int | None, warnings: list[str]) -> Iterator[Samples]:
+    """Blocks at 16 kHz; ``warnings`` gets what is wrong with a file."""
     if isinstance(source, str | Path):
         for audio in stream_audio(source, BLOCK_S, sample_rate=SAMPLE_RATE):
             yield audio.samples
+            warnings += audio.warnings
         return
     if sample_rate is None or source.ndim != 1 or not len(source):
         raise InputError(f"samples of shape {source.shape} at {sample_rate} Hz came; (n,) and a rate were wanted")

@@ -30,7 +30,7 @@ from voiceseq.core.alignment import forced_align
 from voiceseq.core.ctc import ctc_greedy, ctc_loss
 from voiceseq.core.scorers import PhraseBooster, StepScorer, TokenBonus
 from voiceseq.core.search import Hypothesis as Found
-from voiceseq.core.search import Scorers, beam_search
+from voiceseq.core.search import Scorers, beam_search, score_sequence
 from voiceseq.errors import BundleError, ConfigError, InputError
 from voiceseq.inference.language_models import bundle_lm, read_lm, text_log_prob
 from voiceseq.inference.opening import open_vocabulary
@@ -203,25 +203,58 @@ class WhisperRecogniser:
         return found
 
     def _beam(self, decoding: Decoding, beam: int, ctc_weight: float) -> Read:
-        lm = self._lm(decoding.lm) if decoding.lm is not None else self.lm
-        weight = self.settings.lm_weight if decoding.lm_weight is None else decoding.lm_weight
+        if decoding.lm is not None:
+            self._lm(decoding.lm)  # a file that is none is told before anything is heard
 
         def read(heard: Heard) -> list[list[Found]]:
             answers, silent = [], self._silent(heard)
             for row, found in enumerate(self.search(heard, decoding, beam, beam)):
-                scores = [one.score for one in found]
-                if ctc_weight:
-                    heard_as = self._ctc_scores(heard, row, found)
-                    scores = [(1 - ctc_weight) * a + ctc_weight * b for a, b in zip(scores, heard_as, strict=True)]
-                if lm is not None and weight:
-                    texts = [self._text(one) for one in found]
-                    said = [text_log_prob(lm, text) / max(1, len(text.split())) for text in texts]
-                    scores = [score + weight * one for score, one in zip(scores, said, strict=True)]
+                scores = self._judged(heard, row, found, decoding, ctc_weight)
                 # the search believed its own best one: what has come before it is judged again
                 answers.append(self._believed(heard, row, ordered(found, scores, decoding.nbest), silent[row]))
             return answers
 
         return read
+
+    def _judged(
+        self, heard: Heard, row: int, found: Sequence[Found], decoding: Decoding, ctc_weight: float
+    ) -> list[float]:
+        """The scores by which the n best are ordered anew: the decoder's, with CTC's and the language model's."""
+        lm = self._lm(decoding.lm) if decoding.lm is not None else self.lm
+        weight = self.settings.lm_weight if decoding.lm_weight is None else decoding.lm_weight
+        scores = [one.score for one in found]
+        if ctc_weight:
+            heard_as = self._ctc_scores(heard, row, found)
+            scores = [(1 - ctc_weight) * a + ctc_weight * b for a, b in zip(scores, heard_as, strict=True)]
+        if lm is not None and weight:
+            texts = [self._text(one) for one in found]
+            said = [text_log_prob(lm, text) / max(1, len(text.split())) for text in texts]
+            scores = [score + weight * one for score, one in zip(scores, said, strict=True)]
+        return scores
+
+    @torch.no_grad()
+    def score_texts(self, piece: Samples, texts: Sequence[str], decoding: Decoding) -> list[float]:
+        """What the search that is asked for thinks of given texts (in small letters): what error analysis compares."""
+        heard, decoder = self.hear([piece]), decoding.decoder or self.decoders[0]
+        found = []
+        for text in texts:
+            tokens = self.pieces.encode(f" {text}") if text else []
+            _, scorers = self._begin(heard)
+            alpha = 0.0 if decoder == "greedy" else 1.0
+            (scored,) = score_sequence(scorers, [tokens], self.first, self.end, alpha=alpha)
+            found.append(replace(scored, tokens=tuple(tokens)))
+        if decoder == "greedy":
+            return [one.score for one in found]
+        if decoder == "ctc":
+            means = self._ctc_scores(heard, 0, found)
+            return [mean * (len(one.tokens) + 1) for mean, one in zip(means, found, strict=True)]
+        return self._judged(heard, 0, found, decoding, self.settings.ctc_weight if decoder == "rescore" else 0)
+
+    def _begin(self, heard: Heard) -> tuple[Tensor, Scorers]:
+        """What the decoder says first, of silence among others; and who scores the pieces that follow."""
+        memory: Memory = self.network.start(heard.frames, heard.lengths)
+        log_probs, caches = self.network.step(torch.full((len(heard.lengths),), self.start), None, memory)
+        return log_probs, [(StepScorer(self.network.step, caches, memory), 1.0), (TokenBonus(self.ban), 1.0)]
 
     def search(
         self,
@@ -235,11 +268,9 @@ class WhisperRecogniser:
 
         ``around`` may put something in the place of the scorers, to watch them.
         """
-        memory: Memory = self.network.start(heard.frames, heard.lengths)
         rows = len(heard.lengths)
-        log_probs, caches = self.network.step(torch.full((rows,), self.start), None, memory)
+        log_probs, scorers = self._begin(heard)
         silent = self._silent(heard, log_probs)
-        scorers: Scorers = [(StepScorer(self.network.step, caches, memory), 1.0), (TokenBonus(self.ban), 1.0)]
         if decoding.hotwords:
             scorers = [*scorers, (self._booster(decoding), 1.0)]
         scorers = around(scorers) if around is not None else scorers

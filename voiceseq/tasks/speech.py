@@ -67,8 +67,8 @@ class SpeechData(pl.LightningDataModule):
         self.steps_per_epoch, self.overfit, self.hard_from = steps_per_epoch, overfit, hard_from
         self.masks = augment.masks if augment is not None else None
         self.left_out: list[str] = []
-        names = licences or [f"{Path(name).parent.name}: unknown" for name in train]
-        self.sources = [dict(zip(("name", "licence"), name.split(": ", 1), strict=True)) for name in names]
+        names = licences or [f"{_group(Path(name))}: unknown" for name in train]
+        self.sources = [_source(name) for name in names]
         clips = [clip for name in train for clip in read_manifest(Path(folder) / name)]
         clips = [clip for clip in clips if not held_out(clip.speaker, held_out_share)]
         tests = {_group(Path(name)): read_manifest(Path(folder) / name) for name in validation}
@@ -127,6 +127,13 @@ class SpeechData(pl.LightningDataModule):
     def val_dataloader(self) -> DataLoader[Any]:
         batches = [(name, batch) for name, part in self.held_out.items() for batch in part.whole()]
         return DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
+
+
+def _source(licence: str) -> dict[str, str]:
+    name, colon, terms = licence.partition(": ")
+    if not (name and colon and terms):
+        raise ConfigError(f"data.licences: {licence!r} came; 'name of the corpus: its licence' was wanted")
+    return {"name": name, "licence": terms}
 
 
 def _group(manifest: Path) -> str:

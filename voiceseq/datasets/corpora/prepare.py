@@ -14,7 +14,7 @@ from voiceseq.errors import AudioError, InputError, MissingDependencyError
 from voiceseq.text.normalise import Digits, normalise
 
 FAILURES: frozenset[Reason] = frozenset(
-    ("missing audio", "unreadable audio", "unreadable text", "broken row", "refused command")
+    ("missing audio", "unreadable audio", "audio cut short", "unreadable text", "broken row", "refused command")
 )
 EXAMPLES = 3  # shown of each reason
 ROUNDING_S = 0.02  # a corpus' times may pass the end of the audio by this much; the clip then ends with the audio
@@ -125,9 +125,11 @@ def _examine(row: Found, wanted: Wanted) -> Clip | Skipped:
         if text != row.text:
             extra.setdefault("sentence", row.text)
     try:
-        length = audio_duration(row.audio)
+        length, problems = audio_length(row.audio)
     except (AudioError, MissingDependencyError, OSError, ValueError) as error:  # one bad file never stops a batch
         return Skipped("unreadable audio", row.id, str(error))
+    if problems and row.duration is None and text is not None:  # the text is that of the whole
+        return Skipped("audio cut short", row.id, problems[0])
     return _cut(row, text, extra, length, wanted)
 
 
@@ -146,9 +148,14 @@ def _cut(row: Found, text: str | None, extra: dict[str, Any], length: float, wan
 
 
 @lru_cache(maxsize=256)  # the segments of a recording follow one another
-def audio_duration(path: Path) -> float:
-    """Seconds of audio by the file's header, or by decoding it where the header does not say. Raises ``AudioError``."""
+def audio_length(path: Path) -> tuple[float, tuple[str, ...]]:
+    """Seconds of audio by the file's header, or by decoding it where the header does not say; and what is missing.
+
+    Raises ``AudioError``.
+    """
     from voiceseq.audio.files import audio_info, stream_audio  # numpy and the decoders: not for --help
 
-    told = audio_info(path).duration_s
-    return sum(block.duration_s for block in stream_audio(path)) if told is None else told
+    info = audio_info(path)
+    if info.duration_s is None:
+        return sum(block.duration_s for block in stream_audio(path)), info.problems
+    return info.duration_s, info.problems

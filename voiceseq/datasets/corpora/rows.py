@@ -20,6 +20,7 @@ Reason = Literal[
     "duplicate id",
     "missing audio",
     "unreadable audio",
+    "audio cut short",
     "unreadable text",
     "broken row",
     "refused command",
