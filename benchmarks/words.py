@@ -120,8 +120,8 @@ def main() -> int:
         name = "six-words" if args.six else words[0].replace(" ", "-")
         learning = Learning(seed=args.seed)
         if args.six:
-            head = HeadConfig(size=96)
-            learning = Learning(6000, 1000, rounds=(1200, 1000, 1000), mined=300, head=head, seed=args.seed)
+            head = HeadConfig(size=128)
+            learning = Learning(10000, 1600, rounds=(1600, 1200, 1200), mined=400, head=head, seed=args.seed)
         own = own_material(words, args.shared, args.free, args)
         report = make(
             words,

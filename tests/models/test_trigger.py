@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from voiceseq.bundles import load_bundle, save_bundle
 from voiceseq.errors import ConfigError, InputError
 from voiceseq.models.backbone import BackboneConfig
-from voiceseq.models.trigger import PIECE, HeadConfig, TriggerConfig, TriggerNetwork
+from voiceseq.models.trigger import PIECE, HeadConfig, TriggerConfig, TriggerNetwork, blurred
 
 BACKBONE = BackboneConfig(symbols=5, channels=8, size=12, layers=2, bottleneck=6)
 HEADS = ("gru", "convolution", "transformer")  # those that learn
@@ -115,6 +115,29 @@ def test_which_frame_has_heard_what() -> None:
 def test_heads_are_small(kind: str, most: int) -> None:
     config = TriggerConfig(("word",), head=HeadConfig(kind, layers=4 if kind == "convolution" else 2))
     assert 20_000 < sum(weight.numel() for weight in TriggerNetwork(config).head.parameters()) < most
+
+
+def test_in_training_no_number_of_a_frame_is_to_be_trusted() -> None:
+    """Each is off by chance; a share is missing, in each row others, from its first frame to its last."""
+    torch.manual_seed(3)
+    heard = blurred(torch.full((200, 9, 50), 0.5), noise=0.1, lost=0.2)
+    gone = heard == 0
+    assert (gone.all(1) == gone.any(1)).all()
+    assert gone.double().mean() == pytest.approx(0.2, abs=0.02)
+    assert (gone.any(1).sum(0) > 0).all()
+    assert heard[~gone].mean() == pytest.approx(0.5, abs=0.01)
+    assert heard[~gone].std() == pytest.approx(0.1, abs=0.01)
+
+
+def test_the_phones_hear_what_the_head_in_training_does_not() -> None:
+    """Their opinion is that of the frames themselves."""
+    network = make_spelt("gru")
+    frames = torch.randn(3, 40, BACKBONE.bottleneck, dtype=torch.double)
+    for parameter in network.head.output.parameters():
+        torch.nn.init.zeros_(parameter)
+    told, _ = network.head.eval()(frames)
+    torch.testing.assert_close(network.head.train()(frames)[0], told)
+    assert (told != 0).any()
 
 
 def test_bad_settings_and_input_are_refused() -> None:

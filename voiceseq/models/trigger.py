@@ -34,7 +34,8 @@ class HeadConfig:
     """``kind`` is one of gru, convolution, transformer; ``size`` and ``layers`` are its width and depth.
 
     ``opinion`` is the weight of what the backbone's phones say, where the words' ``spellings`` are given. The kind
-    ``phones`` has nothing but that, and needs no training (see ``PhoneHead``).
+    ``phones`` has nothing but that, and needs no training (see ``PhoneHead``). In training the head hears frames with
+    ``noise`` (its standard deviation) and without a share ``lost`` of their numbers: see ``blurred``.
     """
 
     kind: str = "gru"
@@ -43,6 +44,8 @@ class HeadConfig:
     kernel: int = 5
     dropout: float = 0.1
     opinion: float = 2.0
+    noise: float = 0.5
+    lost: float = 0.3
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,8 @@ class Head(nn.Module):
         if not frames.shape[1]:
             return frames.new_zeros(len(frames), 0, self.words), state
         body, second = (None, None) if state is None else state
-        x, body = self.body(self.dropout(self.input(frames)), body, lengths)
+        heard = blurred(frames, self.config.noise, self.config.lost) if self.training else frames
+        x, body = self.body(self.dropout(self.input(heard)), body, lengths)
         logits = self.output(self.dropout(x))
         if self.opinion is not None:
             opinion, second = self.opinion(frames, second, lengths)
@@ -151,6 +155,16 @@ class Head(nn.Module):
         """From now on the logits of a word are lower by ``amount``."""
         with torch.no_grad():
             self.output.bias[word] -= amount
+
+
+def blurred(frames: Tensor, noise: float, lost: float) -> Tensor:
+    """``frames (batch, time, inputs)``, none of which is to be trusted: other voices and microphones will differ.
+
+    Each number is off by chance, and of each row some are missing for the whole of its time. A head that learns from a
+    few hundred voices without this learns these voices.
+    """
+    kept = torch.rand(frames.shape[0], 1, frames.shape[2], device=frames.device) >= lost
+    return (frames + noise * torch.randn_like(frames)) * kept
 
 
 class PhoneOpinion(nn.Module):

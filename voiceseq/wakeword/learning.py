@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import pytorch_lightning as pl
+
 from voiceseq.audio.augment import (
     AugmentConfig,
     Augmenter,
@@ -55,10 +57,10 @@ class Learning:
     ``real_share`` of the training clips are made of people's recordings, where there are any.
     """
 
-    clips: int = 3000
-    alike_clips: int = 500
+    clips: int = 5000
+    alike_clips: int = 800
     real_share: float = 0.5
-    rounds: tuple[int, ...] = (600, 500, 500)
+    rounds: tuple[int, ...] = (1000, 800, 800)
     mined: int = 500
     head: HeadConfig = field(default_factory=HeadConfig)
     loss: TriggerLoss = field(default_factory=lambda: TriggerLoss("maxpool"))
@@ -150,6 +152,7 @@ def new_task(words: Sequence[str], spellings: Spellings, ground: Ground, learnin
     """A head that knows nothing yet, on the ground's backbone, which stays as it is."""
     model = TriggerConfig(tuple(words), ground.network.config, learning.head, spellings=spellings)
     optimiser = OptimiserConfig(learning_rate=learning.learning_rate)
+    pl.seed_everything(learning.seed, verbose=False)
     task = TriggerTask(model, optimiser, _About(tuple(words), learning.seed), learning.loss)
     task.network.load_backbone(ground.network)
     task.network.front.requires_grad_(False)

@@ -23,10 +23,10 @@ IN_SENTENCES = SHARES | {"kokoro": 0.05}
 class Amounts:
     """How many takes are said of each; ``talk`` is said once for all phrases of a work folder."""
 
-    alone: int = 400
-    sentences: int = 200
-    alike: int = 120
-    talk: int = 120
+    alone: int = 700
+    sentences: int = 400
+    alike: int = 200
+    talk: int = 240
 
 
 @dataclass(frozen=True)
