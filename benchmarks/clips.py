@@ -30,7 +30,7 @@ CLIPS: dict[str, list[tuple[Sentence, int, str]]] = {
         (Sentence("We can still catch the last bus."), 60, ""),
     ],
     "two-words": [
-        (Sentence("Alexa", "", ", turn on the kitchen light."), 201, "alexa"),
+        (Sentence("Alexa", "", ", turn on the kitchen light."), 118, "alexa"),
         (Sentence("Jarvis", "Thank you, and", ", is it going to rain?"), 400, "jarvis"),
     ],
     "no-words": [

@@ -76,7 +76,8 @@ def own_material(words: list[str], shared: Path, free: Path | None, args: argpar
         for clip in read_manifest(shared / "speech" / corpus / f"manifest-{part}.jsonl")
         if not held_out(clip.speaker, HELD_OUT_SHARE)
     ]
-    talk = random.Random(1).sample(without_phrases(speech, words), TALK)
+    speech = without_phrases(speech, words)
+    talk = random.Random(1).sample(speech, TALK)
     others = [clip for clip in said if spoken_word(clip) not in words]
     noises: Any = ()
     quiet: list[Clip] = []
@@ -87,7 +88,7 @@ def own_material(words: list[str], shared: Path, free: Path | None, args: argpar
         )
         under = [*some(sounds, 200), *some(music, 60), *real_noises(shared)]
         noises = Recordings(under, keep=True)
-        quiet = sounds + music
+        quiet = sounds + music + speech
     return Own(by_word, negatives=quiet, others=others, noises=noises, talk=talk)
 
 
@@ -121,7 +122,7 @@ def main() -> int:
         learning = Learning(seed=args.seed)
         if args.six:
             head = HeadConfig(size=128)
-            learning = Learning(10000, 1600, rounds=(1600, 1200, 1200), mined=400, head=head, seed=args.seed)
+            learning = Learning(9000, 1400, rounds=(1500, 1200, 1200), mined=500, head=head, seed=args.seed)
         own = own_material(words, args.shared, args.free, args)
         report = make(
             words,

@@ -44,7 +44,7 @@ AUGMENT = AugmentConfig(
     gain=Gain(probability=0.5, db=(-20.0, 6.0)),
     clip=Clipping(probability=0.08),
     codec=Codec(probability=0.12),
-    telephone=Telephone(probability=0.25),
+    telephone=Telephone(probability=0.45),
 )
 WITH_WORD = ClipSettings(seconds=4.5, triggers=(1, 2), others=(0, 2), hiss=0.8)
 WITHOUT = ClipSettings(seconds=4.5, triggers=(0, 0), others=(2, 4), talk=0.1, broken_off=0.35)
