@@ -21,7 +21,7 @@ from voiceseq.tasks.trigger import TriggerData, TriggerTask, misses_at
 from voiceseq.tasks.trigger_loss import FrameBatch, TriggerLoss
 
 BACKBONE = BackboneConfig(symbols=5, channels=8, size=12, layers=1, bottleneck=6)
-PLAIN = TriggerConfig(backbone=None, head=HeadConfig(size=24, layers=1, dropout=0.0), channels=24)
+PLAIN = TriggerConfig(backbone=None, head=HeadConfig(size=24, dropout=0.0, noise=0.0, lost=0.0), channels=24)
 SOURCES = {"positives": ["words.jsonl"], "speech": ["talk.jsonl"], "noises": ["noise.jsonl"]}
 
 

@@ -8,13 +8,21 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import torch
 
 from voiceseq.bundles import load_bundle
 from voiceseq.errors import VoiceseqError
-from voiceseq.training.checkpoints import LAST, PREVIOUS, SafeCheckpointIO, find_resume_point, load_checkpoint
+from voiceseq.training.checkpoints import (
+    LAST,
+    PREVIOUS,
+    SafeCheckpointIO,
+    find_resume_point,
+    load_checkpoint,
+    write_whole,
+)
 
 # dropout, averaged weights, a schedule that reads the validations, early stopping and accumulation: all have state
 SETTINGS = [
@@ -93,6 +101,31 @@ def test_a_killed_run_ends_like_one_never_killed(text: Path, tmp_path: Path) -> 
     results = [json.loads((folder / "result.json").read_text()) for folder in (only_run(whole), run)]
     assert results[0] == results[1]
     assert results[0]["steps"] == 36
+
+
+class Interrupted:
+    """A file in which Ctrl-C is pressed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.writes = file, 0
+
+    def write(self, data: bytes) -> int:
+        self.writes += 1
+        if self.writes == 5:
+            raise KeyboardInterrupt
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def test_ctrl_c_while_a_checkpoint_is_written_is_ctrl_c_and_no_full_disk(tmp_path: Path) -> None:
+    """torch then says of the file that its end is not where it was."""
+    many = {str(number): torch.zeros(1000) for number in range(20)}
+    (tmp_path / LAST).write_bytes(b"the one before")
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / LAST, lambda file: torch.save(many, Interrupted(file)))  # type: ignore[arg-type]
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"the one before"]
 
 
 WRITER = """

@@ -38,6 +38,8 @@ def write_whole(target: Path, write: Callable[[BinaryIO], object]) -> None:
         _sync_folder(target.parent)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
         beside.unlink(missing_ok=True)
+        if isinstance(error.__context__, KeyboardInterrupt):  # Ctrl-C while torch wrote: it then complains of the rest
+            raise error.__context__ from None
         free = shutil.disk_usage(target.parent).free / 1e6 if target.parent.exists() else 0.0
         raise VoiceseqError(
             f"{target} could not be written ({error}); {free:.0f} MB are free there: make room or choose another "

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import pytorch_lightning as pl
+import torch
 
 from voiceseq.audio.augment import (
     AugmentConfig,
@@ -152,7 +152,7 @@ def new_task(words: Sequence[str], spellings: Spellings, ground: Ground, learnin
     """A head that knows nothing yet, on the ground's backbone, which stays as it is."""
     model = TriggerConfig(tuple(words), ground.network.config, learning.head, spellings=spellings)
     optimiser = OptimiserConfig(learning_rate=learning.learning_rate)
-    pl.seed_everything(learning.seed, verbose=False)
+    torch.manual_seed(learning.seed)
     task = TriggerTask(model, optimiser, _About(tuple(words), learning.seed), learning.loss)
     task.network.load_backbone(ground.network)
     task.network.front.requires_grad_(False)
