@@ -67,7 +67,8 @@ class Running:
             port=settings.port,
             http=timed_protocol(limits.header_s),
             ws="websockets-sansio",  # it stops reading while nobody takes what came
-            ws_max_size=limits.message_bytes,
+            # who still sends when all is closed never reads why; so what is a little too large is read, then refused
+            ws_max_size=4 * limits.message_bytes,
             ws_ping_interval=PING_S,
             ws_ping_timeout=PONG_S,
             ws_per_message_deflate=False,

@@ -21,7 +21,7 @@ from voiceseq.apps.serve.workers import LiveStream, WorkerLost
 
 from voiceseq.errors import InputError, VoiceseqError
 
-NORMAL, UNSUPPORTED, POLICY, INTERNAL, RESTART = 1000, 1003, 1008, 1011, 1012
+NORMAL, UNSUPPORTED, POLICY, TOO_BIG, INTERNAL, RESTART = 1000, 1003, 1008, 1009, 1011, 1012
 FIRST_BYTES = 64 << 10
 
 
@@ -99,7 +99,7 @@ class Conversation:
             raise WebSocketDisconnect(POLICY, "the client does not read what it is told") from None
 
     async def receive(self, seconds: float) -> str | bytes:
-        """The next message. Raises Ended when none comes in time."""
+        """The next message. Raises Ended when none comes in time, and for one that is too large."""
         try:
             message = await asyncio.wait_for(self.socket.receive(), seconds)
         except TimeoutError:
@@ -107,7 +107,10 @@ class Conversation:
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1005))
         text = message.get("text")
-        return message["bytes"] if text is None else text
+        body: str | bytes = message["bytes"] if text is None else text
+        if len(body) > self.limits.message_bytes:
+            raise Ended(TOO_BIG, f"a message of {len(body)} bytes came; at most {self.limits.message_bytes} are read")
+        return body
 
     async def _talk(self) -> None:
         first = await self.receive(self.limits.header_s)
