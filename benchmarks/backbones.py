@@ -1,6 +1,6 @@
 """What teaches a phone backbone, and what its width costs: short trainings from nothing, alike but for one thing each.
 
-    python benchmarks/backbones.py --teacher FOLDER [--said MANIFEST...] [--steps 1200] [--rows base,narrow,...]
+    python benchmarks/backbones.py --teacher FOLDER [--said MANIFEST...] [--steps 2000] [--rows base,narrow,...]
 
 Each row is a run of ``voiceseq train experiment=backbone`` (in runs/backbones; one that is there is not made again) of
 ``--steps`` batches of 60 s; its phone errors are of the development speakers. The teacher is that of docs/wakeword.md,
@@ -30,7 +30,7 @@ RUNS = Path("runs/backbones")
 FEW = 100  # steps of an epoch
 COMMON = (
     "experiment=backbone threads=1 trainer.precision=bf16-mixed ema=0.99 progress=false data.batch_s=60 "
-    f"data.steps_per_epoch={FEW} data.hard_from=400 data.hard_share=0.5 trainer.check_val_every_n_epoch=4"
+    f"data.steps_per_epoch={FEW} data.hard_from=1000 data.hard_share=0.5 trainer.check_val_every_n_epoch=5"
 )
 TAUGHT = "task.teaching=1.0"
 ROWS = {
@@ -78,7 +78,7 @@ def main() -> int:
     parser.add_argument("--teacher", type=Path, required=True)
     parser.add_argument("--said", type=Path, nargs="*", default=[])
     parser.add_argument("--dictionary", type=Path, nargs="*", default=[])
-    parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--rows", help="some of the rows alone; they are printed and not written")
     args = parser.parse_args()
     torch.set_num_threads(1)

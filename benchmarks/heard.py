@@ -13,6 +13,7 @@ import random
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,22 @@ def negatives(shared: Path, free: Path | None, hours: float) -> list[Clip]:
     return clips
 
 
+def measured(
+    bundles: Sequence[str], said: list[Clip], quiet: list[Clip], conditions: list[str], shared: Path, seed: int = 0
+) -> dict[str, Any]:
+    """The report of the bundles on what is ``said`` and on what is quiet about their words."""
+    detector, words = Detector.of(bundles), shared / "speech/wakeword"
+    positives, others = sort_rows(detector.words, said, quiet)
+    rooms = read_manifest(words / "rir/manifest.jsonl")
+    hardener = Hardener(unheard_noise(shared), rooms, others.get("speech", ()), seed)
+    return wakeword_report(hear(detector, positives, others, conditions, hardener))
+
+
+def alarms_note(report: dict[str, Any]) -> str:
+    hours = ", ".join(f"{hours:.1f} h of {kind}" for kind, hours in report["hours"].items())
+    return f"False alarms on {hours}. Curve: thresholds from these very negatives. {NOTE}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("title")
@@ -84,31 +101,24 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    detector = Detector.of(args.bundles)
     words = args.shared / "speech/wakeword"
     said = [c for name in ("picovoice", "speech_commands") for c in read_manifest(words / name / "manifest.jsonl")]
     said = [clip for clip in said if args.part in (None, part_of(person(clip)))]
     said = [
         clip for clip in said if not str(clip.extra.get("flag") or "").startswith("aligner")
     ]  # another word is said
-    positives, others = sort_rows(detector.words, said, negatives(args.shared, args.free, args.free_hours))
-    hardener = Hardener(
-        unheard_noise(args.shared), read_manifest(words / "rir/manifest.jsonl"), others.get("speech", ()), args.seed
-    )
-    report = wakeword_report(hear(detector, positives, others, args.conditions.split(","), hardener))
+    quiet = negatives(args.shared, args.free, args.free_hours)
+    report = measured(args.bundles, said, quiet, args.conditions.split(","), args.shared, args.seed)
     rows = rows_of(report)
     name = re.sub(r"[^a-z0-9]+", "-", args.title.lower()).strip("-")
     kept = Path("runs/heard") / f"{name}.json"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(report))
-    hours = ", ".join(f"{hours:.1f} h of {kind}" for kind, hours in report["hours"].items())
     command = f"python benchmarks/heard.py {shlex.quote(args.title)} " + " ".join(Path(b).name for b in args.bundles)
     command += f" --part {args.part}" if args.part else ""
     command += f" --conditions {args.conditions}" if args.conditions != parser.get_default("conditions") else ""
     command += " --free DIR" if args.free else ""
-    write_section(
-        args.title, command, rows, f"False alarms on {hours}. Curve: thresholds from these very negatives. {NOTE}"
-    )
+    write_section(args.title, command, rows, alarms_note(report))
     for row in rows:
         print("  ".join(str(value) for value in row.values()))
     return 0

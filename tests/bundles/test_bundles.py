@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gzip
 import hashlib
 import json
 import os
@@ -17,7 +18,9 @@ import zipfile
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,7 +28,8 @@ from torch import nn
 
 import voiceseq
 from voiceseq.bundles import export_bundle, load_bundle, reading, save_bundle, verify_bundle, writing
-from voiceseq.bundles.stores import MANIFEST, MAX_FILES, SEAL, WEIGHTS
+from voiceseq.bundles.stores import MANIFEST, MAX_FILES, PACKED, SEAL, WEIGHTS, pack, unpack
+from voiceseq.bundles.writing import LEVELS
 from voiceseq.errors import BundleError
 
 quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -192,7 +196,7 @@ def test_a_config_of_other_settings_is_refused(tmp_path, config, message):
         load_bundle(make(tmp_path / "model", config=config)).config_as(NetworkConfig)
 
 
-def test_eight_bits_are_within_half_a_step_and_fit_the_network(tmp_path: Path) -> None:
+def test_whole_numbers_are_within_half_a_step_and_fit_the_network(tmp_path: Path) -> None:
     torch.manual_seed(1)
     weights = {
         "w": torch.randn(5, 3, 2),
@@ -203,7 +207,7 @@ def test_eight_bits_are_within_half_a_step_and_fit_the_network(tmp_path: Path) -
     bundle = load_bundle(make(tmp_path / "eight", weights=weights, dtype=torch.int8))
     assert bundle.tensors["w"][0] == "I8"
     assert bundle.shapes == {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    step = weights["w"].abs().amax((1, 2), keepdim=True) / 127
+    step = weights["w"].abs().amax((1, 2), keepdim=True) / LEVELS
     assert ((bundle.weights["w"] - weights["w"]).abs() <= step / 2 * 1.001).all()
     assert bundle.weights["w"].dtype == torch.float32
     assert torch.equal(bundle.weights["zero"], weights["zero"])
@@ -211,6 +215,46 @@ def test_eight_bits_are_within_half_a_step_and_fit_the_network(tmp_path: Path) -
     assert torch.allclose(bundle.weights["b"].float(), weights["b"], atol=2e-3)
     with pytest.raises(BundleError, match="NaN or infinity"):
         make(tmp_path / "bad", weights={"w": torch.full((2, 2), torch.inf)}, dtype=torch.int8)
+
+
+@pytest.mark.parametrize("name", ["packed", "packed.zip"])
+def test_whole_numbers_are_packed_and_say_so(tmp_path, name):
+    weights = {"w": torch.randn(200, 300), "b": torch.randn(200)}
+    bundle = load_bundle(make(tmp_path / name, weights=weights, dtype=torch.int8))
+    assert bundle.format_version == 2
+    assert load_bundle(make(tmp_path / "plain", weights=weights)).format_version == 1  # readable by all there were
+    file = WEIGHTS + PACKED
+    assert bundle.files[file].size < 0.95 * weights["w"].numel()
+    assert safetensors.torch.load(gzip.decompress(bundle.read(file))).keys() == {"w", "w:scale", "b"}
+    assert bundle.tensors["w"] == ("I8", (200, 300))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
+def test_what_is_packed_comes_back_whatever_it_is(share):
+    data = np.random.default_rng(1).integers(0, 256, 10_000) * (np.random.default_rng(2).random(10_000) < share)
+    for part in (data, data[:1], data[:0]):
+        assert unpack(pack(part.astype(np.uint8).tobytes())) == part.astype(np.uint8).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data[:-20], "not one whole packed file"),
+        (lambda data: data + b"more", "not one whole packed file"),
+        (lambda data: b"no gzip" + data, "cannot be unpacked"),
+        (lambda data: gzip.compress(bytes(50_000_000)), "not one whole packed file"),  # a bomb: it is not filled
+    ],
+)
+def test_damaged_packed_weights_are_refused_even_with_fitting_hashes(tmp_path, change, message):
+    path = make(tmp_path / "eight", weights={"w": torch.randn(20, 30)}, dtype=torch.int8)
+    data = change((path / (WEIGHTS + PACKED)).read_bytes())
+    (path / (WEIGHTS + PACKED)).write_bytes(data)
+    entry = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    reseal(path, lambda m: m["files"].update({WEIGHTS + PACKED: entry}))
+    bundle = load_bundle(path)
+    for ask in ("weights", "tensors"):
+        with pytest.raises(BundleError, match=message):
+            getattr(bundle, ask)
 
 
 def test_half_precision_is_noted_and_undone(tmp_path):
@@ -454,8 +498,8 @@ def test_a_file_that_changes_after_opening_is_noticed(folder):
 
 
 def test_a_newer_format_says_who_made_it_and_how_to_update(folder):
-    reseal(folder, lambda m: m.update(format_version=2, voiceseq_version="9.1.0"))
-    with pytest.raises(BundleError, match=r"made by voiceseq 9.1.0 in bundle format 2.*pip install -U voiceseq"):
+    reseal(folder, lambda m: m.update(format_version=3, voiceseq_version="9.1.0"))
+    with pytest.raises(BundleError, match=r"made by voiceseq 9.1.0 in bundle format 3.*pip install -U voiceseq"):
         load_bundle(folder)
 
 

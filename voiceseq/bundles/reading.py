@@ -23,6 +23,7 @@ from voiceseq.bundles.stores import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
+    PACKED,
     SCALE,
     SEAL,
     VOCABULARIES,
@@ -35,6 +36,7 @@ from voiceseq.bundles.stores import (
     is_weights,
     open_store,
     seal,
+    unpack,
     unsafe,
 )
 from voiceseq.errors import BundleError, InputError
@@ -100,7 +102,7 @@ class Bundle:
         """Name -> (dtype, shape) of every stored tensor, read from the file's header without torch."""
         found: dict[str, tuple[str, tuple[int, ...]]] = {}
         for name in filter(is_weights, self.files):
-            data = self.read(name)
+            data = self._weight_file(name)
             header = parse(data[8 : 8 + int.from_bytes(data[:8], "little")], f"{self.path}: {name}")
             try:
                 found |= {n: (e["dtype"], tuple(e["shape"])) for n, e in header.items() if n != "__metadata__"}
@@ -118,6 +120,13 @@ class Bundle:
         except (AttributeError, KeyError, TypeError) as error:
             raise BundleError(f"{self.path}: {WEIGHTS} lacks a tensor that another shares ({error!r})") from error
 
+    def _weight_file(self, name: str) -> bytes:
+        data = self.read(name)
+        try:
+            return unpack(data) if name.endswith(PACKED) else data
+        except ValueError as error:
+            raise BundleError(f"{self.path}: {name} is damaged, {error}: get the bundle again") from error
+
     def read_weights(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
         """A fresh copy of the tensors; ``dtype`` converts the floating point ones (``torch.float32`` after float16)."""
         if not any(map(is_weights, self.files)):
@@ -128,7 +137,7 @@ class Bundle:
         try:
             tensors: dict[str, Tensor] = {}
             for file in filter(is_weights, self.files):
-                tensors |= safetensors.torch.load(self.read(file))
+                tensors |= safetensors.torch.load(self._weight_file(file))
             for name in self.storage.get("scaled", []):
                 scale = tensors.pop(name + SCALE)
                 tensors[name] = tensors[name] * scale.view(-1, *[1] * (tensors[name].dim() - 1))

@@ -14,11 +14,12 @@ from typing import BinaryIO, Protocol
 from voiceseq.errors import BundleError
 
 FORMAT = "voiceseq-bundle"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2 knows packed weights; a bundle without them says 1
 MANIFEST = "bundle.json"
 SEAL = "bundle.json.sha256"
 WEIGHTS = "weights.safetensors"  # and weights-1.safetensors, ... where one file would be too large
-MORE_WEIGHTS = re.compile(r"weights-[1-9][0-9]*\.safetensors")
+PACKED = ".gz"  # ends the name of a file of weights in 8 bits
+WEIGHT_FILES = re.compile(r"weights(-[1-9][0-9]*)?\.safetensors(\.gz)?")
 SCALE = ":scale"  # ends the names of the scales of weights that are stored in 8 bits
 VOCABULARIES = "vocabularies/"
 CARD = "README.md"
@@ -171,7 +172,7 @@ def dangerous(infos: Sequence[zipfile.ZipInfo], packed: int) -> str | None:
 
 def is_weights(name: str) -> bool:
     """Whether a file of this name holds tensors."""
-    return name == WEIGHTS or MORE_WEIGHTS.fullmatch(name) is not None
+    return WEIGHT_FILES.fullmatch(name) is not None
 
 
 def unsafe(name: str) -> str | None:
@@ -195,6 +196,24 @@ def chunks(store: Store, name: str, limit: int) -> Iterator[bytes]:
                 yield chunk
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise BundleError(f"{store.path}: {name} cannot be read ({error}); get the bundle again") from error
+
+
+def pack(data: bytes) -> bytes:
+    """As gzip does it, by the frequency of each byte alone: nothing repeats in weights."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16, 9, zlib.Z_HUFFMAN_ONLY)
+    return packer.compress(data) + packer.flush()
+
+
+def unpack(data: bytes) -> bytes:
+    """What ``pack`` packed, which makes a byte of a bit at best. Raises ValueError for anything else."""
+    packer = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        found = packer.decompress(data, 8 * len(data))
+    except zlib.error as error:
+        raise ValueError(f"it cannot be unpacked: {error}") from error
+    if not packer.eof or packer.unused_data:
+        raise ValueError("it is not one whole packed file")
+    return found
 
 
 def check_file(store: Store, name: str, entry: FileEntry) -> str | None:

@@ -28,11 +28,13 @@ from voiceseq.bundles.stores import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
+    PACKED,
     SCALE,
     SEAL,
     VOCABULARIES,
     WEIGHTS,
     is_weights,
+    pack,
     seal,
     unsafe,
 )
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 Opener = Callable[[], BinaryIO]
 
+LEVELS = 90  # on each side of zero: packed, half a bit a weight less than all of a byte
 LARGEST_FILE = 19_500_000  # bytes of tensors in one file; hosts of repositories dislike larger ones
 STALE_S = 3600.0  # a temporary name older than this was left behind by a process that was killed
 
@@ -70,8 +73,8 @@ def save_bundle(
 
     Settings are plain JSON or dataclasses of it. ``weights`` is a ``state_dict()``; names that share a tensor are
     stored once; ``dtype`` (say ``torch.float16``) is how floating point tensors are stored; ``torch.int8`` stores
-    matrices in 8 bits, with one scale a row, and vectors in float16. ``files`` are further files by their name in the
-    bundle. ``metrics`` that are not finite become null. ``training`` says how the model
+    matrices in a byte a number, with one scale a row, and vectors in float16, all of it packed. ``files`` are further
+    files by their name in the bundle. ``metrics`` that are not finite become null. ``training`` says how the model
     came to be: ``data`` is a list of ``{"name", "licence", "source"}``, the rest is free. A bundle that is already
     there is replaced at the very end, in one step where the system can.
     Raises BundleError when a setting is not JSON, when ``path`` holds anything but a bundle, or cannot be written.
@@ -160,7 +163,7 @@ def pack_weights(weights: Mapping[str, Tensor], dtype: torch.dtype | None) -> tu
             continue
         seen[place] = name
         if dtype == torch.int8 and tensor.is_floating_point() and tensor.dim() > 1 and tensor.numel():
-            tensors[name], tensors[name + SCALE] = eight_bits(tensor.detach().cpu(), name)
+            tensors[name], tensors[name + SCALE] = whole_numbers(tensor.detach().cpu(), name)
             scaled.append(name)
         else:
             tensors[name] = convert(tensor.detach().cpu(), torch.float16 if dtype == torch.int8 else dtype, name)
@@ -170,7 +173,9 @@ def pack_weights(weights: Mapping[str, Tensor], dtype: torch.dtype | None) -> tu
         raise BundleError(f"the weights cannot be stored as safetensors ({error})") from error
     storage: dict[str, Any] = {"dtype": str(dtype).removeprefix("torch.") if dtype else None, "tied": tied}
     files = {WEIGHTS if not place else f"weights-{place}.safetensors": part for place, part in enumerate(data)}
-    return files, storage | ({"scaled": scaled} if scaled else {})
+    if scaled:
+        files, storage["scaled"] = {name + PACKED: pack(part) for name, part in files.items()}, scaled
+    return files, storage
 
 
 def groups(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
@@ -186,14 +191,16 @@ def groups(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
     return found
 
 
-def eight_bits(tensor: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Whole numbers from -127 to 127 and the scale of each row (of the first axis)."""
+def whole_numbers(tensor: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """Whole numbers from -LEVELS to LEVELS and the scale of each row (of the first axis)."""
     import torch
 
     rows = tensor.float().flatten(1)
     if not bool(rows.isfinite().all()):
-        raise BundleError(f"the weight {name} holds NaN or infinity, which 8 bits cannot: did its training diverge?")
-    scale = rows.abs().amax(1).clamp(min=1e-30) / 127
+        raise BundleError(
+            f"the weight {name} holds NaN or infinity, which whole numbers cannot: did its training diverge?"
+        )
+    scale = rows.abs().amax(1).clamp(min=1e-30) / LEVELS
     return (rows / scale[:, None]).round().to(torch.int8).view(tensor.shape), scale
 
 
@@ -232,7 +239,8 @@ def contents(manifest: Mapping[str, Any], parts: Mapping[str, Opener]) -> dict[s
                 entries[name] = measure(file)
         except OSError as error:
             raise BundleError(f"the file for {name} cannot be read ({error}); check the path") from error
-    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "voiceseq_version": __version__}
+    version = FORMAT_VERSION if any(name.endswith(PACKED) and is_weights(name) for name in parts) else 1
+    head = {"format": FORMAT, "format_version": version, "voiceseq_version": __version__}
     raw = dump({**head, **manifest, "files": entries})
     return {MANIFEST: partial(io.BytesIO, raw), SEAL: partial(io.BytesIO, seal(raw))}
 
@@ -303,7 +311,7 @@ def write_zip(target: Path, parts: Mapping[str, Opener]) -> None:
     with synced(target) as out, zipfile.ZipFile(out, "w") as archive:
         for name, source in parts.items():
             info = zipfile.ZipInfo(name)
-            info.compress_type = zipfile.ZIP_STORED if name == WEIGHTS else zipfile.ZIP_DEFLATED
+            info.compress_type = zipfile.ZIP_STORED if is_weights(name) else zipfile.ZIP_DEFLATED
             info.external_attr = 0o644 << 16
             with archive.open(info, "w", force_zip64=True) as member, source() as file:
                 shutil.copyfileobj(file, member)
