@@ -65,7 +65,8 @@ def main() -> int:
     source, report = load_bundle(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())
     network = source.network(TriggerNetwork, TriggerConfig)
     known = [one for one in source.training["data"] if one["name"] != "recordings of the user"]
-    data = [*known, *({"name": name, "licence": licence} for name, licence in ALSO)]
+    also = [{"name": name, "licence": licence} for name, licence in ALSO]
+    data = [*known, *(one for one in also if one not in known)]
     training = {**source.training, "data": data}
     whole, weights = source.path.name, network.state_dict()
     made = "Made by `python benchmarks/words.py --six --free DIR`."

@@ -122,7 +122,7 @@ def main() -> int:
         learning = Learning(seed=args.seed)
         if args.six:
             head = HeadConfig(size=128)
-            learning = Learning(9000, 1400, 0.35, (1500, 1200, 1200), head=head, seed=args.seed)
+            learning = Learning(9000, 1400, rounds=(1500, 1200, 1200), mined=500, head=head, seed=args.seed)
         own = own_material(words, args.shared, args.free, args)
         report = make(
             words,

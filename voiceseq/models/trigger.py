@@ -234,7 +234,7 @@ class TransformerBody(nn.Module):
         self.encoder = StreamingEncoder(TransformerEncoder(settings), chunk=1, left_chunks=REACH)
 
     def forward(self, x: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
-        if state is None and lengths is not None:  # whole clips: in training
+        if state is None and lengths is not None and x.shape[1] <= PIECE:  # whole clips: in training
             return self.encoder.whole(x, lengths), None
         pieces = []
         for piece in x.split(PIECE, 1):  # attention over a long recording at once would be a square of it

@@ -38,7 +38,7 @@ DEV_VOICES = 0.12  # of the synthetic voices are kept for the report
 AUGMENT = AugmentConfig(
     speed=Speed(probability=0.3, factor=(0.9, 1.12)),
     room=RoomEffect(probability=0.35),
-    noise=Noise(probability=0.8, snr_db=(-3.0, 22.0)),
+    noise=Noise(probability=0.7, snr_db=(0.0, 25.0)),
     equaliser=Equaliser(probability=0.4),
     band=Band(probability=0.1),
     gain=Gain(probability=0.5, db=(-20.0, 6.0)),
