@@ -54,6 +54,9 @@ def test_what_is_said() -> None:
     assert spoken_word(clip("x", label=" view-glass ")) == "view glass"
     assert spoken_word(clip("x", text="alexa")) is None
     assert plain_phrase("Hey\tLuna ") == "hey luna"
+    assert plain_phrase("Hey, Luna!") == "hey luna"  # as people write in a transcript
+    assert plain_phrase("\u201eL'été \u2026\u201c") == "l'été"
+    assert plain_phrase("?!") == ""
 
 
 @pytest.mark.parametrize(

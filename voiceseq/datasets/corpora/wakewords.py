@@ -7,6 +7,7 @@ voices), else ``speaker``.
 
 import hashlib
 import re
+import string
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -23,6 +24,8 @@ SPLIT = "voiceseq wakewords 1"
 CORPORA = ("librispeech", "commonvoice", "speechocean762", "harpervalley")
 UNHEARD = "commonvoice_untranscribed"  # nothing is ever trained on it
 HELD_OUT_SHARE = 0.22  # of the training speakers, as in conf/data/phones.yaml
+# what stands around the words of a transcript
+MARKS = string.punctuation + "\u2026\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb\u00bf\u00a1\u3002\uff0c\uff01\uff1f"
 
 
 def spoken_word(clip: Clip) -> str | None:
@@ -32,8 +35,9 @@ def spoken_word(clip: Clip) -> str | None:
 
 
 def plain_phrase(text: str) -> str:
-    """Lower case, words apart by single spaces: ``Smart_Mirror`` and ``smart-mirror`` are ``smart mirror``."""
-    return " ".join(re.split(r"[\s_\-]+", text.lower().strip(" \t\n_-")))
+    """Lower case, words apart by single spaces: ``Smart_Mirror`` and ``Smart-mirror!`` are ``smart mirror``."""
+    words = (word.strip(MARKS) for word in re.split(r"[\s_\-]+", text.lower()))
+    return " ".join(word for word in words if word)
 
 
 def person(clip: Clip) -> str:
