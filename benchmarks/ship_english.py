@@ -1,4 +1,4 @@
-"""Make ``english-small`` of a run: a byte a weight, packed, its settings and its card, with word error rates measured here.
+"""Make ``english-small`` of a run: a byte a weight, packed; its settings, and its card with word errors measured here.
 
     python benchmarks/ship_english.py runs/english-small/TIME [--out DIR] [--utterances 40] [--beside BUNDLE]
 
