@@ -1,9 +1,9 @@
-"""Recognisers on whole development sets by ``voiceseq evaluate``: errors, how far confidences can be believed, what a
-wrong sentence is the fault of.
+"""Recognisers on whole development sets by ``voiceseq evaluate``: errors, confidences, search or model at fault.
 
     python benchmarks/whole_sets.py [BUNDLE...] [--out runs/whole]
 
-"Fault of the search": the share of wrong sentences for which the model holds the truth likelier than what was found.
+A report that lies in the folder is not made again. "Fault of the search": the share of wrong sentences for which the
+model holds the truth likelier than what was found.
 """
 
 import argparse
@@ -51,7 +51,8 @@ def main() -> int:
             out = args.out / f"{Path(bundle).name}-{corpus}"
             manifest = args.shared / "speech" / corpus / "manifest-dev.jsonl"
             command = [sys.executable, "-m", "voiceseq", "evaluate", bundle, "--manifest", str(manifest)]
-            subprocess.run([*command, "--out", str(out)], check=True, stdout=subprocess.DEVNULL)
+            if not (out / "report.json").exists():
+                subprocess.run([*command, "--out", str(out)], check=True, stdout=subprocess.DEVNULL)
             rows.append(row(bundle, corpus, json.loads((out / "report.json").read_text())))
             print(rows[-1], flush=True)
     notes = """Each bundle by its own decoder, in batches; intervals over speakers. "confidence" and "right" are means
